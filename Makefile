@@ -1,0 +1,130 @@
+# translate-worker -- `make` alone prints what there is.
+#
+# Everything is built under build/ (BUILD=...); sources are found by folder, so a new file needs no line here.
+
+BUILD  ?= build
+CC     ?= gcc
+NVCC   ?= $(shell command -v nvcc 2>/dev/null)
+PREFIX ?= /usr/local
+MODE   ?= release
+WERROR ?= $(if $(CI),-Werror)
+
+PKGS := rdkafka avro-c libconfig libpcre2-8 libutf8proc jansson libmicrohttpd libcurl
+
+VERSION := $(shell sed -n 's/^\#define TRANSLATE_WORKER_VERSION "\(.*\)"/\1/p' src/version.h)
+
+CFLAGS_release := -O3 -g
+CFLAGS_asan    := -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer
+CFLAGS_tsan    := -O1 -g -fsanitize=thread -fno-omit-frame-pointer
+CFLAGS_fuzz    := -O1 -g -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined
+LDFLAGS_asan   := -fsanitize=address,undefined
+LDFLAGS_tsan   := -fsanitize=thread
+LDFLAGS_fuzz   := -fsanitize=fuzzer,address,undefined
+
+WARN := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla $(WERROR)
+override CFLAGS  += -std=gnu17 $(CFLAGS_$(MODE)) $(WARN) -Isrc -I. -pthread -MMD -MP $(shell pkg-config --cflags $(PKGS) 2>/dev/null)
+override LDFLAGS += $(LDFLAGS_$(MODE)) -pthread -rdynamic
+LIBS := $(shell pkg-config --libs $(PKGS) 2>/dev/null) -lm -ldl
+
+SRCS      := $(wildcard src/*/*.c)
+OBJS      := $(SRCS:%.c=$(BUILD)/obj/%.o)
+LIB       := $(BUILD)/libtranslate-worker.a
+BIN       := $(BUILD)/translate-worker
+UNIT      := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/unit/*/test_*.c))
+SUPPORT   := $(patsubst %.c,$(BUILD)/obj/%.o,$(wildcard tests/support/*.c))
+TOOLS     := $(patsubst tests/tools/%.c,$(BUILD)/%,$(wildcard tests/tools/*.c))
+FUZZERS   := $(patsubst tests/fuzz/%.c,$(BUILD)/fuzz/%,$(wildcard tests/fuzz/fuzz_*.c))
+
+.DEFAULT_GOAL := help
+.PHONY: help deps build demo test unit integration bench lint asan tsan fuzz format install clean
+.SECONDARY:
+.DELETE_ON_ERROR:
+
+help: ## this text
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+deps: ## install what is needed to build and test (apt, without questions)
+	@ops/deps.sh
+
+build: $(BIN) $(TOOLS) cuda ## the worker (build/translate-worker), its CUDA backend where nvcc is, and tools
+
+demo: ## the main job on real input: embedded broker, demo model, a few dozen sentences
+	@ops/deps.sh build
+	@$(MAKE) --no-print-directory build
+	@ops/demo/demo.sh
+
+test: ## all tests: unit, golden, integration (embedded and, where Java is, a real Kafka)
+	@ops/deps.sh test
+	@$(MAKE) --no-print-directory build unit-programs
+	@tests/run.sh
+
+unit-programs: $(UNIT)
+
+unit: $(UNIT) ## the unit tests alone
+	@tests/run.sh unit
+
+integration: build ## the integration tests alone
+	@tests/run.sh integration
+
+bench: build ## tokenizer MB/s, CPU products and tokens/s beside what the machine can do
+	@$(BIN) bench
+
+lint: ## cppcheck, clang-tidy, format check
+	@ops/deps.sh lint
+	@tests/lint.sh
+
+asan: ## unit and golden tests under the address and undefined-behaviour sanitizers
+	@ops/deps.sh test
+	@$(MAKE) --no-print-directory BUILD=$(BUILD)/asan MODE=asan NVCC= unit-programs build
+	@BUILD=$(BUILD)/asan tests/run.sh unit golden integration
+
+tsan: ## unit tests under the thread sanitizer
+	@$(MAKE) --no-print-directory BUILD=$(BUILD)/tsan MODE=tsan NVCC= unit-programs
+	@BUILD=$(BUILD)/tsan tests/run.sh unit
+
+fuzz: ## every parser of foreign bytes, SECONDS each (60)
+	@ops/deps.sh lint
+	@$(MAKE) --no-print-directory BUILD=$(BUILD)/fuzz-build MODE=fuzz CC=clang NVCC= fuzz-programs
+	@BUILD=$(BUILD)/fuzz-build tests/fuzz/run.sh $(or $(SECONDS),60)
+
+fuzz-programs: $(FUZZERS)
+
+format: ## clang-format in place
+	clang-format -i $(shell git ls-files '*.c' '*.h' '*.cu' '*.cuh')
+
+install: build ## to DESTDIR/PREFIX
+	install -D -m 755 $(BIN) $(DESTDIR)$(PREFIX)/bin/translate-worker
+	[ ! -e $(BUILD)/translate-worker-cuda.so ] || install -D -m 755 $(BUILD)/translate-worker-cuda.so \
+		$(DESTDIR)$(PREFIX)/lib/translate-worker/translate-worker-cuda.so
+	for f in schemas/*.avsc; do install -D -m 644 $$f $(DESTDIR)$(PREFIX)/share/translate-worker/$$f; done
+	for f in config/*.cfg; do install -D -m 644 $$f $(DESTDIR)$(PREFIX)/share/translate-worker/$$f; done
+
+clean: ## remove build/
+	rm -rf $(BUILD)
+
+$(BUILD)/obj/%.o: %.c
+	@mkdir -p $(@D)
+	$(CC) $(CFLAGS) -c $< -o $@
+
+$(LIB): $(OBJS)
+	@rm -f $@
+	ar rcs $@ $^
+
+$(BIN): $(BUILD)/obj/src/main.o $(LIB)
+	$(CC) $(LDFLAGS) $^ $(LIBS) -o $@
+
+# Test programs and tools: one source each, beside the library and tests/support.
+$(BUILD)/tests/unit/%: $(BUILD)/obj/tests/unit/%.o $(SUPPORT) $(LIB)
+	@mkdir -p $(@D)
+	$(CC) $(LDFLAGS) $^ $(LIBS) -lcriterion -o $@
+
+$(TOOLS): $(BUILD)/%: $(BUILD)/obj/tests/tools/%.o $(SUPPORT) $(LIB)
+	$(CC) $(LDFLAGS) $^ $(LIBS) -o $@
+
+$(BUILD)/fuzz/%: $(BUILD)/obj/tests/fuzz/%.o $(LIB)
+	@mkdir -p $(@D)
+	$(CC) $(LDFLAGS) $^ $(LIBS) -o $@
+
+include cuda/cuda.mk
+
+-include $(shell find $(BUILD)/obj -name '*.d' 2>/dev/null)

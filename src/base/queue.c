@@ -1,0 +1,137 @@
+#include "base/queue.h"
+
+#include "base/clock.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+struct queue {
+    pthread_mutex_t lock;
+    pthread_cond_t filled; /* on the monotonic clock */
+    size_t capacity, head, count;
+    int wake_fd;
+    bool closed;
+    void *slots[];
+};
+
+enum err_code queue_open(struct queue **out, size_t capacity, struct err *e)
+{
+    pthread_condattr_t attr;
+    struct queue *q;
+
+    *out = NULL;
+    if (capacity == 0)
+        capacity = 1;
+    q = calloc(1, sizeof *q + capacity * sizeof q->slots[0]);
+    if (!q)
+        return err_set(e, ERR_NOMEM, ERR_STOP, "queue: no memory for %zu slots", capacity);
+    q->capacity = capacity;
+    q->wake_fd = -1;
+    pthread_mutex_init(&q->lock, NULL);
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_cond_init(&q->filled, &attr);
+    pthread_condattr_destroy(&attr);
+    *out = q;
+    return ERR_OK;
+}
+
+void queue_free(struct queue *q)
+{
+    if (!q)
+        return;
+    pthread_cond_destroy(&q->filled);
+    pthread_mutex_destroy(&q->lock);
+    free(q);
+}
+
+static void wake(int fd)
+{
+    uint64_t one = 1;
+
+    if (fd >= 0 && write(fd, &one, sizeof one) < 0 && errno != EAGAIN)
+        return; /* the counter is at its maximum or the owner is gone: it is awake, or never will be */
+}
+
+enum err_code queue_push(struct queue *q, void *item_ptr)
+{
+    void *item;
+    int fd;
+
+    memcpy(&item, item_ptr, sizeof item);
+    pthread_mutex_lock(&q->lock);
+    if (q->closed || q->count == q->capacity) {
+        enum err_code rc = q->closed ? ERR_CLOSED : ERR_BUSY;
+        pthread_mutex_unlock(&q->lock);
+        return rc;
+    }
+    q->slots[(q->head + q->count++) % q->capacity] = item;
+    memset(item_ptr, 0, sizeof item);
+    fd = q->wake_fd;
+    pthread_cond_signal(&q->filled);
+    pthread_mutex_unlock(&q->lock);
+    wake(fd);
+    return ERR_OK;
+}
+
+void *queue_pop(struct queue *q, int64_t deadline_ns)
+{
+    void *item = NULL;
+
+    pthread_mutex_lock(&q->lock);
+    while (q->count == 0 && !q->closed && deadline_ns > 0) {
+        if (deadline_ns == INT64_MAX) {
+            pthread_cond_wait(&q->filled, &q->lock);
+        } else {
+            struct timespec t = {deadline_ns / NS_PER_S, deadline_ns % NS_PER_S};
+            if (pthread_cond_timedwait(&q->filled, &q->lock, &t) == ETIMEDOUT)
+                break;
+        }
+    }
+    if (q->count > 0) {
+        item = q->slots[q->head];
+        q->head = (q->head + 1) % q->capacity;
+        q->count--;
+    }
+    pthread_mutex_unlock(&q->lock);
+    return item;
+}
+
+void queue_close(struct queue *q)
+{
+    int fd;
+
+    pthread_mutex_lock(&q->lock);
+    q->closed = true;
+    fd = q->wake_fd;
+    pthread_cond_broadcast(&q->filled);
+    pthread_mutex_unlock(&q->lock);
+    wake(fd);
+}
+
+bool queue_is_done(struct queue *q)
+{
+    pthread_mutex_lock(&q->lock);
+    bool done = q->closed && q->count == 0;
+    pthread_mutex_unlock(&q->lock);
+    return done;
+}
+
+size_t queue_depth(struct queue *q)
+{
+    pthread_mutex_lock(&q->lock);
+    size_t n = q->count;
+    pthread_mutex_unlock(&q->lock);
+    return n;
+}
+
+void queue_set_wake_fd(struct queue *q, int eventfd)
+{
+    pthread_mutex_lock(&q->lock);
+    q->wake_fd = eventfd;
+    pthread_mutex_unlock(&q->lock);
+}

@@ -1,0 +1,105 @@
+/* engine.h -- many requests through one backend: continuous batching over a paged, prefix-shared KV pool.
+ *
+ *   submit -> waiting (ordered) -> admitted: row + blocks, prompt in chunks -> decoding -> done
+ *                 ^                                   |
+ *                 +---- put back: pool was full ------+   (its tokens stay, its KV is computed again)
+ *
+ * A finished row leaves at once and a waiting request joins at the next step.  A row that runs out of blocks makes
+ * the youngest row go back to the front of the waiting ones; the oldest row is never put back, so all finish.
+ * Owns:   rows, the block pool, the prefix index.  Requests and their buffers are the caller's until handed back.
+ * Thread: one.  Nothing allocates after open.
+ * Limits: waiting requests are bounded by options.max_requests. */
+#ifndef ENGINE_ENGINE_H
+#define ENGINE_ENGINE_H
+
+#include "base/err.h"
+#include "engine/backend.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct engine;
+
+enum finish {
+    FINISH_NONE,
+    FINISH_EOS,
+    FINISH_LENGTH,
+    FINISH_REPETITION,
+    FINISH_DEADLINE,
+    FINISH_CANCELLED,
+    FINISH_ERROR
+};
+const char *finish_name(enum finish f); /* "eos", "length", "repetition", "deadline", "cancelled", "error" */
+
+struct request {
+    /* in: filled by the caller, untouched until it comes back */
+    const int32_t *prompt;
+    int n_prompt;
+    int max_output; /* > 0; prompt + max_output <= options.max_sequence */
+    struct sampling sampling;
+    int priority;        /* higher is admitted first */
+    int64_t deadline_ns; /* monotonic; 0 = none */
+    int32_t *output;     /* room for max_output ids */
+    void *owner;
+
+    /* out */
+    int n_output; /* the end token is not counted */
+    enum finish finish;
+    struct err error;               /* of FINISH_ERROR: act ERR_RETRY or ERR_SKIP */
+    float sum_logprob, min_logprob; /* over the output and the end token, n_scored of them */
+    int n_scored;
+    int n_cached; /* prompt tokens whose KV was found, at the first admission */
+    int times_put_back;
+    int64_t submitted_ns, admitted_ns, first_token_ns, finished_ns; /* monotonic; 0 = not reached */
+
+    /* the engine's own */
+    struct request *next;
+    int row;
+    uint64_t order;
+};
+
+struct engine_options {
+    int max_requests; /* waiting and running together */
+    int max_sequence; /* prompt and output, <= backend's max_positions */
+    bool prefix_cache;
+    const int *eos; /* the model's, <= MODEL_MAX_EOS */
+    int n_eos;
+    uint64_t weights_key; /* part of every prefix key: another model never finds these blocks */
+};
+
+struct engine_stats {
+    int rows_running, rows_total, waiting;
+    int blocks_total, blocks_free, blocks_cached; /* cached: held by the prefix index alone, free on demand */
+    uint64_t steps, prompt_tokens, cached_tokens, output_tokens, requests_done, put_back, wasted_tokens;
+    uint64_t rows_in_steps; /* sum over steps: divided by steps, the mean batch */
+};
+
+MUST_CHECK enum err_code engine_open(struct engine **out, const struct backend_ops *ops, struct backend *b,
+                                     const struct engine_options *o, struct err *e);
+void engine_close(struct engine *en); /* requests still inside are forgotten, the backend stays open */
+
+/* Takes n requests as one micro-batch: among them, longer prompts first (similar lengths run together), priorities
+ * before that.  ERR_BUSY takes none.  A request that can never fit (too long, no prompt, bad sampling values) is
+ * taken and comes back at the next engine_step() with FINISH_ERROR, act ERR_SKIP. */
+MUST_CHECK enum err_code engine_submit(struct engine *en, struct request *const *reqs, int n, struct err *e);
+
+/* Finishes r (waiting or running) as FINISH_CANCELLED; it comes back from the next engine_step(). */
+void engine_cancel(struct engine *en, struct request *r);
+
+/* One turn: deadlines, admission, one step queued if any row can go on, collection of what is due.  Waits for the
+ * device only when as many steps are queued as it may run ahead.  Finished requests are written to done[0..cap), *n of
+ * them; call again while engine_is_busy().  An error is the device's: act ERR_STOP. */
+MUST_CHECK enum err_code engine_step(struct engine *en, struct request **done, int cap, int *n, struct err *e);
+
+bool engine_is_busy(const struct engine *en); /* anything waiting, running or to hand back */
+int engine_room(const struct engine *en);     /* how many more requests engine_submit() takes */
+void engine_get_stats(const struct engine *en, struct engine_stats *s);
+/* Drops the prefix index: for tests. */
+void engine_forget_prefixes(struct engine *en);
+
+/* true when ids end in a loop that no translation has: a unit of 1 to 64 tokens repeated back to back over at
+ * least 96 tokens and 8 times (see engine/repetition.c for the rule and what legitimate repetition it lets pass). */
+bool repetition_is_endless(const int32_t *ids, int n);
+
+#endif

@@ -1,0 +1,73 @@
+/* consumer.h -- reads jobs from the request topic and commits what is finished.
+ *
+ *   partition queues --read while there is room--> records queue (to the batcher)
+ *   consumer_finish() from the publisher --> ledgers --> commit of the contiguous frontier
+ *
+ * Each assigned partition's queue is taken out of the consumer queue before it is assigned, and simply left unread
+ * when the window is full: no pause, no resume.  The consumer queue is polled all the while, so a slow GPU never costs
+ * the membership.
+ * Revoke: reading stops, what is in flight may finish for revoke_timeout_ms, the frontier is committed, then it is
+ * given back; late results are dropped and counted.  Loss: dropped at once, nothing committed.
+ * Thread: the consumer's, except where "any thread" is said. */
+#ifndef KAFKA_CONSUMER_H
+#define KAFKA_CONSUMER_H
+
+#include "base/err.h"
+#include "base/queue.h"
+#include "config/config.h"
+#include "wire/record.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct consumer;
+
+struct consumer_stats {
+    int partitions; /* assigned now */
+    int64_t in_flight_jobs, in_flight_bytes,
+        lag; /* lag: records behind the end, over the assigned partitions; -1 = unknown */
+    int64_t records, commits, commit_errors, rebalances, late_results, lost_partitions;
+    int64_t last_turn_ns; /* monotonic, of the last consumer_turn(): the watchdog's */
+    int64_t last_record_ns;
+    bool joined; /* in the group with an assignment (maybe an empty one) */
+    bool broker_up;
+};
+
+struct consumer_partition {
+    int32_t partition;
+    int64_t committed, position, end; /* -1 = unknown */
+    int64_t in_flight;
+};
+
+/* Creates and subscribes; a broker that is not there is no error (it is logged once a few seconds and waited for).
+ * records: capacity >= delivery.max_in_flight_jobs; the consumer pushes struct record *.
+ * bootstrap: overrides k->bootstrap_servers when not NULL (the embedded cluster's). */
+MUST_CHECK enum err_code consumer_open(struct consumer **out, const struct kafka_config *k, const char *bootstrap,
+                                       const struct delivery_config *d, struct queue *records, struct err *e);
+
+/* One turn: serves the group, the finished jobs, commits that are due, and reads while there is room; waits at most
+ * timeout_ms for something to do.  An error is act ERR_STOP (unknown topic, authorization, fenced, offset out of
+ * range under offset_reset "error"). */
+MUST_CHECK enum err_code consumer_turn(struct consumer *c, int timeout_ms, struct err *e);
+
+/* No record is read from now on; turns go on with acks and commits. */
+void consumer_stop_intake(struct consumer *c);
+int64_t consumer_in_flight(const struct consumer *c); /* any thread */
+
+/* Commits the frontier, leaves the group.  Bounded by timeout_ms; a close that hangs is abandoned and logged. */
+void consumer_close(struct consumer *c, int timeout_ms); /* NULL is fine */
+
+/* Any thread: the result or dead letter of this record is acknowledged by the broker. */
+void consumer_finish(struct consumer *c, const struct source *at);
+/* Any thread: does the record still belong to us?  false = its assignment is over; drop the result, then release. */
+bool consumer_owns(const struct consumer *c, const struct source *at);
+/* Any thread: gives the memory of a record back.  Every record is released once, finished or not. */
+void consumer_release(struct consumer *c, struct record *r);
+/* Any thread: drops a record whose assignment is over, and counts it as late. */
+void consumer_drop_late(struct consumer *c, const struct source *at);
+
+void consumer_get_stats(const struct consumer *c, struct consumer_stats *s); /* any thread */
+/* Any thread; writes at most cap, returns how many there are. */
+int consumer_get_partitions(const struct consumer *c, struct consumer_partition *out, int cap);
+
+#endif

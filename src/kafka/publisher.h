@@ -1,0 +1,52 @@
+/* publisher.h -- produces results and dead letters, acknowledged by all in-sync replicas (idempotent producer).
+ * Thread: one, the publisher's; reports are called from publisher_turn() and publisher_close() on it.
+ * A fatal producer error is handled inside: the producer is built anew and what was unacknowledged is reported as
+ * ERR_KAFKA, act ERR_RETRY, for the owner to send again. */
+#ifndef KAFKA_PUBLISHER_H
+#define KAFKA_PUBLISHER_H
+
+#include "base/err.h"
+#include "config/config.h"
+#include "wire/record.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct publisher;
+
+enum publisher_topic { PUBLISH_RESULT, PUBLISH_DEAD_LETTER, PUBLISH_REQUEST /* `submit` and tests */ };
+
+struct outgoing {
+    enum publisher_topic to;
+    int32_t partition; /* -1 = by key (murmur2_random, as Java's producers do) */
+    const void *key;   /* NULL = null */
+    size_t key_size;
+    const void *value; /* NULL = null */
+    size_t value_size;
+    const struct header *headers;
+    size_t n_headers;
+    void *opaque; /* handed to the report */
+};
+
+/* rc ERR_OK: the broker has it.  ERR_RESULT_TOO_LARGE (act ERR_SKIP): refused for its size, for good.  Else
+ * ERR_KAFKA, act ERR_RETRY (send again later) or ERR_STOP (authorization). */
+typedef void publisher_report(void *ctx, void *opaque, enum err_code rc, const struct err *e);
+
+struct publisher_stats {
+    int64_t sent, acknowledged, failed, queue_depth, rebuilds;
+};
+
+MUST_CHECK enum err_code publisher_open(struct publisher **out, const struct kafka_config *k, const char *bootstrap,
+                                        const struct delivery_config *d, publisher_report *report, void *ctx,
+                                        struct err *e);
+/* Everything is copied.  ERR_BUSY: the local queue is full, turn and try again.  ERR_RESULT_TOO_LARGE at once for what
+ * is over the producer's own limit.  No report follows a failed call. */
+MUST_CHECK enum err_code publisher_send(struct publisher *p, const struct outgoing *o, struct err *e);
+void publisher_turn(struct publisher *p, int timeout_ms); /* serves delivery reports */
+/* Delivery reports wake this eventfd from now on. */
+void publisher_set_wake_fd(struct publisher *p, int eventfd);
+/* Waits up to timeout_ms for what was sent; the rest is reported as failed.  Bounded. */
+void publisher_close(struct publisher *p, int timeout_ms);
+void publisher_get_stats(const struct publisher *p, struct publisher_stats *s); /* any thread */
+
+#endif

@@ -1,0 +1,45 @@
+/* The command line: finds the subcommand and hands over. */
+#include "cli/cli.h"
+#include "version.h"
+
+#include <stdio.h>
+#include <string.h>
+
+struct command {
+    const char *name;
+    int (*run)(int argc, char **argv);
+    const char *help;
+};
+
+static const struct command commands[] = {
+    {NULL, NULL, NULL},
+};
+
+static void usage(FILE *out)
+{
+    fprintf(out, "usage: translate-worker COMMAND [options]      (COMMAND --help for each)\n\n");
+    for (const struct command *c = commands; c->name; c++)
+        fprintf(out, "  %-10s %s\n", c->name, c->help);
+    fprintf(out, "\n  --version  version and the backends that are here\n");
+}
+
+int main(int argc, char **argv)
+{
+    if (argc < 2) {
+        usage(stderr);
+        return EXIT_USAGE;
+    }
+    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 || strcmp(argv[1], "help") == 0) {
+        usage(stdout);
+        return EXIT_OK;
+    }
+    if (strcmp(argv[1], "--version") == 0) {
+        printf("translate-worker %s\n", TRANSLATE_WORKER_VERSION);
+        return EXIT_OK;
+    }
+    for (const struct command *c = commands; c->name; c++)
+        if (strcmp(c->name, argv[1]) == 0)
+            return c->run(argc - 1, argv + 1);
+    fprintf(stderr, "translate-worker: unknown command '%s' (try translate-worker --help)\n", argv[1]);
+    return EXIT_USAGE;
+}

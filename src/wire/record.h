@@ -1,0 +1,38 @@
+/* record.h -- one Kafka record as plain bytes, without Kafka. */
+#ifndef WIRE_RECORD_H
+#define WIRE_RECORD_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct header {
+    const char *name;
+    const void *value; /* NULL = a null value, which is not an empty one */
+    size_t size;
+};
+
+/* Where a record came from.  assignment counts the times its partition was assigned to us: a source of an
+ * earlier assignment is stale. */
+struct source {
+    int32_t partition;
+    uint32_t assignment;
+    int64_t offset;
+};
+
+struct record {
+    struct source at;
+    const char *topic;
+    int64_t timestamp_ms; /* -1 = none */
+    int64_t received_ns;  /* monotonic */
+    const void *key;      /* NULL = null */
+    size_t key_size;
+    const void *value; /* NULL = null */
+    size_t value_size;
+    const struct header *headers; /* in order, names may repeat */
+    size_t n_headers;
+    void *owner; /* of the memory behind the pointers; released by who made it */
+};
+
+const struct header *record_find_header(const struct record *r, const char *name); /* last of that name, or NULL */
+
+#endif
