@@ -40,6 +40,8 @@ struct backend_options {
     double memory_fraction; /* cuda: of the free memory, for weights, workspace and KV together */
     int device;             /* cuda */
     int threads;            /* cpu; 0 = one a core */
+    int vocab_used;         /* ids below it can be sampled; 0 = all.  The rest are padding rows of the embedding: never
+                       sampled, and not part of the softmax behind a logprob */
     bool deterministic;
     bool random_weights; /* the model has no data: draw weights (normal, 0.02; norms 1) on the device */
 };
