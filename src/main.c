@@ -12,6 +12,8 @@ struct command {
 };
 
 static const struct command commands[] = {
+    {"submit", cli_submit, "lines, TSV or JSONL to the request topic"},
+    {"results", cli_results, "read the result topic, match job ids"},
     {NULL, NULL, NULL},
 };
 
