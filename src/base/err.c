@@ -49,6 +49,14 @@ static void trim_utf8(char *s, size_t cap)
         s[i - 1] = '\0';
 }
 
+/* What was found in a hostile file may hold newlines: an error stays one line. */
+static void one_line(char *s)
+{
+    for (; *s; s++)
+        if ((unsigned char)*s < 0x20 || *s == 0x7F)
+            *s = '?';
+}
+
 enum err_code err_set(struct err *e, enum err_code code, enum err_act act, const char *fmt, ...)
 {
     va_list ap;
@@ -61,6 +69,7 @@ enum err_code err_set(struct err *e, enum err_code code, enum err_act act, const
     vsnprintf(e->msg, sizeof e->msg, fmt, ap);
     va_end(ap);
     trim_utf8(e->msg, sizeof e->msg);
+    one_line(e->msg);
     return code;
 }
 

@@ -50,7 +50,8 @@ struct err {
 };
 
 /* Fills *e (NULL is allowed) and returns code, so that callers can say: return err_set(e, ...).
- * The message is cut at its buffer, never in the middle of a UTF-8 character. */
+ * The message is cut at its buffer, never in the middle of a UTF-8 character, and is one line: control characters
+ * that came from outside become '?'. */
 enum err_code err_set(struct err *e, enum err_code code, enum err_act act, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
 
