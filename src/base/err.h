@@ -21,6 +21,7 @@ enum err_code {
     ERR_TIMEOUT,
     ERR_CLOSED, /* the queue or module is shutting down */
     ERR_USAGE,  /* command line */
+    ERR_POISON, /* too many dead letters: stopped on purpose */
     /* one job: what its dead letter or result says.  err_name() is the name on the wire. */
     ERR_UNDECODABLE,    /* bytes that are no request: bad framing, bad Avro, bad JSON, empty */
     ERR_UNKNOWN_SCHEMA, /* a schema id or fingerprint that nobody knows */
