@@ -40,8 +40,6 @@ struct backend_options {
     double memory_fraction; /* cuda: of the free memory, for weights, workspace and KV together */
     int device;             /* cuda */
     int threads;            /* cpu; 0 = one a core */
-    int vocab_used;         /* ids below it can be sampled; 0 = all.  The rest are padding rows of the embedding: never
-                       sampled, and not part of the softmax behind a logprob */
     bool deterministic;
     bool random_weights; /* the model has no data: draw weights (normal, 0.02; norms 1) on the device */
 };
@@ -84,7 +82,8 @@ enum backend_end { BACKEND_END_NONE, BACKEND_END_EOS, BACKEND_END_LENGTH, BACKEN
 
 struct step_token {
     int32_t token; /* -1: this row gave none (prompt not at its end, or it had ended before) */
-    float logprob; /* of the token, under the full softmax of the raw logits */
+    float logprob; /* of the token, under the full softmax of the raw logits; ids from dims.vocab_used on are neither
+                      sampled nor part of it */
     uint8_t end;   /* enum backend_end, with this token.  An end token is not part of the output */
 };
 
