@@ -23,6 +23,12 @@ struct tensor {
     enum dtype dtype;
 };
 
+/* Bytes of its elements, whether it has data or not. */
+static inline size_t tensor_bytes(const struct tensor *t)
+{
+    return (size_t)(t->rows * t->cols) * (t->dtype == DTYPE_F32 ? 4 : 2);
+}
+
 /* What the architecture needs of config.json.  Heads are query heads. */
 struct dims {
     int hidden, layers, heads, kv_heads, head_dim, inter;
