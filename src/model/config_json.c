@@ -171,6 +171,7 @@ static enum err_code read_sizes(struct dims *d, const json_t *o, const char *whe
         (rc = want_int(o, where, "num_key_value_heads", 1, MAX_HEADS, d->heads, &d->kv_heads, e)) != ERR_OK ||
         (rc = need_int(o, where, "intermediate_size", 1, MAX_INTER, &d->inter, e)) != ERR_OK ||
         (rc = need_int(o, where, "vocab_size", 1, MAX_VOCAB, &d->vocab, e)) != ERR_OK ||
+        (rc = want_int(o, where, "org_vocab_size", 1, d->vocab, d->vocab, &d->vocab_used, e)) != ERR_OK ||
         (rc = need_int(o, where, "max_position_embeddings", 1, MAX_POSITIONS, &d->max_positions, e)) != ERR_OK)
         return rc;
     if (d->heads % d->kv_heads != 0)

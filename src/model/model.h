@@ -33,6 +33,8 @@ static inline size_t tensor_bytes(const struct tensor *t)
 struct dims {
     int hidden, layers, heads, kv_heads, head_dim, inter;
     int vocab;         /* rows of the embedding: padding rows included */
+    int vocab_used;    /* ids from here on are padding rows, whose logits are noise: never to be sampled.  From
+                          org_vocab_size, else vocab; whoever knows the tokenizer may lower it before backends open */
     int max_positions; /* max_position_embeddings */
     float norm_eps;
     double rope_base; /* rope_theta * alpha^(d/(d-2)): ready to use */
