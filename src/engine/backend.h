@@ -119,9 +119,16 @@ struct backend_ops {
                                   struct err *e);
 };
 
-/* Finds a backend by name.  "cpu" is linked in; "cuda" is translate-worker-cuda.so beside the binary or in
- * PREFIX/lib/translate-worker, loaded at the first request; "auto" is cuda where its probe finds a card, else cpu.
- * ERR_UNSUPPORTED says which backends there are. */
+/* Makes a linked-in backend known to backend_find(); a second one of the same name replaces the first.  At start-up,
+ * before any thread: the entry point registers &backend_cpu_ops, since imports go downward and engine/ knows no cpu/. */
+void backend_register(const struct backend_ops *ops);
+
+/* Finds a backend by name: a registered one, or "cuda", which is translate-worker-cuda.so beside the binary or in
+ * ../lib/translate-worker of it, loaded at the first request and kept.  "auto" is cuda where it loads and its probe finds a
+ * card, else cpu, and logs which and why.  ERR_UNSUPPORTED says which backends there are. */
 MUST_CHECK enum err_code backend_find(const struct backend_ops **out, const char *name, struct err *e);
+
+/* Loads a backend library: symbol translate_worker_backend, a const struct backend_ops of this BACKEND_ABI. */
+MUST_CHECK enum err_code backend_load(const struct backend_ops **out, const char *path, struct err *e);
 
 #endif
