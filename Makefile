@@ -106,6 +106,9 @@ $(BUILD)/obj/%.o: %.c
 	@mkdir -p $(@D)
 	$(CC) $(CFLAGS) -c $< -o $@
 
+# The schemas are compiled into the binary by .incbin, which -MMD does not see.
+$(BUILD)/obj/src/wire/own_schema.o: $(wildcard schemas/*.avsc)
+
 $(LIB): $(OBJS)
 	@rm -f $@
 	ar rcs $@ $^

@@ -42,6 +42,10 @@ struct job {
     size_t n_metadata;
 };
 
+/* The rules that need no model: text is not empty nor blank alone (ERR_EMPTY_TEXT).  An empty source_lang or context
+ * becomes an absent one.  Sizes and ranges were checked by the codec. */
+MUST_CHECK enum err_code job_check(struct job *j, struct err *e);
+
 enum result_status { RESULT_OK, RESULT_TRUNCATED, RESULT_EXPIRED, RESULT_FAILED, RESULT_STATUSES };
 const char *result_status_name(enum result_status s); /* "OK", ... */
 
@@ -53,7 +57,7 @@ struct result {
     int32_t prompt_tokens, cached_tokens, output_tokens;
     struct text finish_reason;             /* eos | length | repetition | deadline | error */
     struct text error_code, error_message; /* of EXPIRED and FAILED; else absent */
-    double mean_logprob, min_logprob;
+    double mean_logprob, min_logprob;      /* NaN = none: absent on the wire, as are timings that are NaN */
     /* sampling as it was applied: what the job asked for, else the model's defaults */
     double temperature, top_p, repetition_penalty;
     int32_t top_k, max_output_tokens;
