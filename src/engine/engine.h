@@ -53,10 +53,14 @@ struct request {
     int times_put_back;
     int64_t submitted_ns, admitted_ns, first_token_ns, finished_ns; /* monotonic; 0 = not reached */
 
-    /* the engine's own */
-    struct request *next;
+    /* the engine's own: zero before the first submit */
+    struct request *next, *prev;   /* in the list that holds it */
+    struct request *older, *newer; /* waiting ones by submission */
+    uint8_t state;
+    bool cancelled, may_loop;
     int row;
-    uint64_t order;
+    uint64_t order;        /* of its first admission: what "oldest" and "youngest" go by */
+    uint64_t submitted_at; /* admissions until then */
 };
 
 struct engine_options {
@@ -97,9 +101,5 @@ int engine_room(const struct engine *en);     /* how many more requests engine_s
 void engine_get_stats(const struct engine *en, struct engine_stats *s);
 /* Drops the prefix index: for tests. */
 void engine_forget_prefixes(struct engine *en);
-
-/* true when ids end in a loop that no translation has: a unit of 1 to 64 tokens repeated back to back over at
- * least 96 tokens and 8 times (see engine/repetition.c for the rule and what legitimate repetition it lets pass). */
-bool repetition_is_endless(const int32_t *ids, int n);
 
 #endif
