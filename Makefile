@@ -121,7 +121,12 @@ $(BUILD)/tests/unit/%: $(BUILD)/obj/tests/unit/%.o $(SUPPORT) $(LIB)
 	@mkdir -p $(@D)
 	$(CC) $(LDFLAGS) $^ $(LIBS) -lcriterion -o $@
 
-$(TOOLS): $(BUILD)/%: $(BUILD)/obj/tests/tools/%.o $(SUPPORT) $(LIB)
+# Of tests/support, tools link what they use: the rest may need Criterion.
+$(BUILD)/libsupport.a: $(SUPPORT)
+	@rm -f $@
+	ar rcs $@ $^
+
+$(TOOLS): $(BUILD)/%: $(BUILD)/obj/tests/tools/%.o $(BUILD)/libsupport.a $(LIB)
 	$(CC) $(LDFLAGS) $^ $(LIBS) -o $@
 
 $(BUILD)/fuzz/%: $(BUILD)/obj/tests/fuzz/%.o $(LIB)
