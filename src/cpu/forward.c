@@ -1,5 +1,7 @@
 #include "cpu/forward.h"
 
+#include "cpu/rope.h"
+
 #include <math.h>
 #include <stdbool.h>
 #include <stdlib.h>
@@ -37,13 +39,13 @@ struct forward {
     struct pool *pool;
     int block_tokens, max_tokens, group, segment_tokens;
     size_t qkv_width, q_width, score_stride, block_floats, kv_bytes, workspace_bytes;
-    double *inverse_frequency; /* [head_dim / 2] */
-    float *kv;                 /* [blocks, layers, kv_heads, keys | values, block_tokens, head_dim] */
-    float *x, *h;              /* [max_tokens, hidden] */
-    float *qkv;                /* [max_tokens, q | k | v] */
-    float *attended;           /* [max_tokens, heads * head_dim] */
-    float *gate, *up;          /* [max_tokens, inter] */
-    float *cos, *sin;          /* [max_tokens, head_dim / 2] */
+    double *frequency; /* [head_dim / 2], radians a position */
+    float *kv;         /* [blocks, layers, kv_heads, keys | values, block_tokens, head_dim] */
+    float *x, *h;      /* [max_tokens, hidden] */
+    float *qkv;        /* [max_tokens, q | k | v] */
+    float *attended;   /* [max_tokens, heads * head_dim] */
+    float *gate, *up;  /* [max_tokens, inter] */
+    float *cos, *sin;  /* [max_tokens, head_dim / 2] */
     float *final_norm;
     struct norms *norms;     /* [layers] */
     struct scratch *scratch; /* [threads] */
@@ -133,9 +135,9 @@ static bool take_activations(struct forward *f)
     f->cos = take(f, n * half, sizeof(float), &ok);
     f->sin = take(f, n * half, sizeof(float), &ok);
     f->segments = take(f, n, sizeof *f->segments, &ok);
-    f->inverse_frequency = take(f, half, sizeof(double), &ok);
-    for (size_t i = 0; ok && i < half; i++)
-        f->inverse_frequency[i] = pow(f->d->rope_base, -2.0 * (double)i / f->d->head_dim);
+    f->frequency = take(f, half, sizeof(double), &ok);
+    if (ok)
+        rope_frequencies(f->frequency, f->d->rope_base, f->d->head_dim);
     return ok;
 }
 
@@ -225,7 +227,7 @@ void forward_close(struct forward *f)
     free(f->cos);
     free(f->sin);
     free(f->segments);
-    free(f->inverse_frequency);
+    free(f->frequency);
     free(f);
 }
 
@@ -339,7 +341,7 @@ static void share_rows(struct forward *f, pool_fn *fn, int n, size_t floats_each
             fn(f, i, 0);
 }
 
-/* A token's embedding, and the angles of its position: in double, so that a position of 100,000 loses nothing. */
+/* A token's embedding, and the angles of its position. */
 static void embed_task(void *arg, int i, int thread)
 {
     struct forward *f = arg;
@@ -350,11 +352,7 @@ static void embed_task(void *arg, int i, int thread)
 
     (void)thread;
     f->k->widen(f->x + (size_t)i * hidden, (const char *)w->data + (size_t)t->id * hidden * size, w->dtype, hidden);
-    for (size_t c = 0; c < half; c++) {
-        double angle = t->position * f->inverse_frequency[c];
-        f->cos[(size_t)i * half + c] = (float)cos(angle);
-        f->sin[(size_t)i * half + c] = (float)sin(angle);
-    }
+    rope_angles(f->cos + (size_t)i * half, f->sin + (size_t)i * half, f->frequency, f->d->head_dim, t->position);
 }
 
 static void norm_row(struct forward *f, int to, int from, const float *w)
