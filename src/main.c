@@ -14,6 +14,7 @@ struct command {
 static const struct command commands[] = {
     {"submit", cli_submit, "lines, TSV or JSONL to the request topic"},
     {"results", cli_results, "read the result topic, match job ids"},
+    {"config", cli_config, "every setting: key, default, range, what it does"},
     {NULL, NULL, NULL},
 };
 

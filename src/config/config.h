@@ -118,13 +118,20 @@ struct config {
     void *owned; /* strings */
 };
 
-/* Reads path (libconfig syntax), then overrides ("kafka.group_id=mt", n of them), and fills *c; absent keys have
- * their defaults.  path NULL = defaults and overrides alone.  ERR_CONFIG names file, line, key, what was found and
- * what is allowed; an unknown key is an error that names the nearest known one; combinations are checked last.
- * After a failure *c needs no config_free(). */
+/* Reads path (libconfig syntax), then the environment (kafka.group_id is TRANSLATE_WORKER_KAFKA_GROUP_ID), then overrides
+ * ("kafka.group_id=mt", n of them; each later one wins), and fills *c; absent keys have their defaults.  path NULL = no
+ * file.  kafka.properties of environment (one a line) and overrides (one each) are added to the file's, and replace
+ * those of the same name.  ERR_CONFIG names file, line, key, what was found and what is allowed; an unknown key is an
+ * error that names the nearest known one; combinations are checked last.  Values of kafka.properties may be secrets: no
+ * message repeats one.  After a failure *c needs no config_free(). */
 MUST_CHECK enum err_code config_load(struct config *c, const char *path, const char *const *overrides, int n,
                                      struct err *e);
+/* The same for the text of a file, without the environment: for tests and fuzzing.  where is the name for messages. */
+MUST_CHECK enum err_code config_parse_string(struct config *c, const char *text, const char *where, struct err *e);
 void config_free(struct config *c);
+
+/* Settings that this librdkafka (rd_kafka_version(): 0x020002ff is 2.0.2) cannot do safely. */
+MUST_CHECK enum err_code config_check_library(const struct config *c, int librdkafka_version, struct err *e);
 
 /* The table as documentation: key, type, default, range, unit, help.  As Markdown (README's reference) or as a
  * commented configuration file with every default (config/worker.cfg is exactly this output). */
