@@ -1,5 +1,7 @@
 /* The command line: finds the subcommand and hands over. */
 #include "cli/cli.h"
+#include "cpu/cpu_backend.h"
+#include "engine/backend.h"
 #include "version.h"
 
 #include <stdio.h>
@@ -12,6 +14,8 @@ struct command {
 };
 
 static const struct command commands[] = {
+    {"run", cli_run, "the worker: translate what comes in on the request topic"},
+    {"check", cli_check, "look at everything that run needs, and change nothing"},
     {"submit", cli_submit, "lines, TSV or JSONL to the request topic"},
     {"results", cli_results, "read the result topic, match job ids"},
     {"config", cli_config, "every setting: key, default, range, what it does"},
@@ -26,8 +30,27 @@ static void usage(FILE *out)
     fprintf(out, "\n  --version  version and the backends that are here\n");
 }
 
+static void version(void)
+{
+    static const char *const names[] = {"cpu", "cuda"};
+    const struct backend_ops *ops;
+    struct err e;
+
+    printf("translate-worker %s\n", TRANSLATE_WORKER_VERSION);
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        char text[256] = "";
+        if (backend_find(&ops, names[i], &e) != ERR_OK)
+            printf("backend %s: not here: %s\n", names[i], e.msg);
+        else if (ops->probe && ops->probe(0, text, sizeof text, &e) != ERR_OK)
+            printf("backend %s: here, no device: %s\n", names[i], e.msg);
+        else
+            printf("backend %s: %s\n", names[i], text);
+    }
+}
+
 int main(int argc, char **argv)
 {
+    backend_register(&backend_cpu_ops);
     if (argc < 2) {
         usage(stderr);
         return EXIT_USAGE;
@@ -37,7 +60,7 @@ int main(int argc, char **argv)
         return EXIT_OK;
     }
     if (strcmp(argv[1], "--version") == 0) {
-        printf("translate-worker %s\n", TRANSLATE_WORKER_VERSION);
+        version();
         return EXIT_OK;
     }
     for (const struct command *c = commands; c->name; c++)

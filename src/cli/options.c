@@ -74,6 +74,7 @@ int cli_fail(const struct err *e)
     case ERR_KAFKA:
     case ERR_REGISTRY: return EXIT_KAFKA;
     case ERR_DEVICE: return EXIT_DEVICE;
+    case ERR_POISON: return EXIT_POISON;
     default: return EXIT_FAILED;
     }
 }

@@ -1,0 +1,129 @@
+/* translate-worker run: the worker itself, and what signals do to it.
+ *
+ *   TERM, INT       first: drain and exit 0; second: exit at once, 130, nothing unpublished is committed
+ *   USR1, USR2      more and fewer log lines
+ *   HUP, PIPE       ignored: a worker outlives its terminal, and a closed connection is an error code */
+#include "cli/cli.h"
+#include "cli/options.h"
+#include "worker/worker.h"
+
+#include <getopt.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+static const char help[] =
+    "usage: translate-worker run [--config FILE] [--set KEY=VALUE]...\n\n"
+    "Reads jobs from the request topic, translates them, publishes results and dead letters.\n\n" CLI_COMMON_HELP
+    "\nSignals: TERM or INT finishes what is in flight (at most delivery.drain_timeout_ms) and exits 0; a second one\n"
+    "exits at once.  USR1 logs more, USR2 less.\n"
+    "Exit codes: 0 drained; 1 failed; 2 command line; 3 configuration; 4 model; 5 Kafka; 6 device (nothing "
+    "unpublished\n"
+    "was committed); 7 too many dead letters; 130 second signal, or the drain took too long.\n";
+
+/* The signal handlers' only view of the world. */
+static struct worker *_Atomic running;
+static _Atomic int stops_asked;
+
+static void on_stop(int sig)
+{
+    struct worker *w = atomic_load(&running);
+
+    (void)sig; /* both mean the same */
+    if (atomic_fetch_add(&stops_asked, 1) > 0)
+        _exit(EXIT_ABORTED);
+    if (w)
+        worker_stop(w);
+}
+
+static void on_level(int sig)
+{
+    int level = (int)log_get_level() + (sig == SIGUSR1 ? 1 : -1);
+
+    if (level >= 0 && level < LOG_LEVELS)
+        log_set_level((enum log_level)level);
+}
+
+static void handle(int sig, void (*handler)(int))
+{
+    struct sigaction a;
+
+    memset(&a, 0, sizeof a);
+    a.sa_handler = handler;
+    a.sa_flags = SA_RESTART;
+    sigemptyset(&a.sa_mask);
+    sigaction(sig, &a, NULL);
+}
+
+static void handle_signals(void)
+{
+    handle(SIGTERM, on_stop);
+    handle(SIGINT, on_stop);
+    handle(SIGUSR1, on_level);
+    handle(SIGUSR2, on_level);
+    handle(SIGHUP, SIG_IGN);
+    handle(SIGPIPE, SIG_IGN);
+}
+
+static int end(enum err_code rc, const struct err *e)
+{
+    if (rc == ERR_OK)
+        return EXIT_OK;
+    int code = cli_fail(e);
+    return rc == ERR_TIMEOUT ? EXIT_ABORTED : code;
+}
+
+static enum err_code parse(struct cli_options *o, int argc, char **argv, bool *wants_help, struct err *e)
+{
+    static const struct option options[] = {CLI_COMMON_OPTIONS, {NULL, 0, NULL, 0}};
+    int option;
+
+    *wants_help = false;
+    while ((option = getopt_long(argc, argv, "c:s:b:h", options, NULL)) != -1) {
+        e->code = ERR_OK;
+        if (option == 'h') {
+            *wants_help = true;
+            return ERR_OK;
+        }
+        if (!cli_take_common(o, option, optarg, e))
+            return err_set(e, ERR_USAGE, ERR_STOP, "run: see translate-worker run --help");
+        if (e->code != ERR_OK)
+            return e->code;
+    }
+    if (optind < argc)
+        return err_set(e, ERR_USAGE, ERR_STOP, "run: unexpected argument \"%s\"", argv[optind]);
+    return ERR_OK;
+}
+
+int cli_run(int argc, char **argv)
+{
+    struct cli_options o = {.config_path = NULL};
+    struct err e = {.code = ERR_OK};
+    struct worker *w = NULL;
+    struct config cfg;
+    bool wants_help;
+    enum err_code rc;
+
+    if (parse(&o, argc, argv, &wants_help, &e) != ERR_OK)
+        return cli_fail(&e);
+    if (wants_help) {
+        fputs(help, stdout);
+        return EXIT_OK;
+    }
+    handle_signals();
+    if (cli_load_config(&cfg, &o, &e) != ERR_OK)
+        return cli_fail(&e);
+    rc = worker_open(&w, &cfg, &e);
+    if (rc == ERR_OK) {
+        atomic_store(&running, w);
+        if (atomic_load(&stops_asked) > 0)
+            worker_stop(w); /* asked while the model was loading */
+        rc = worker_run(w, &e);
+        atomic_store(&running, NULL);
+    }
+    worker_close(w);
+    config_free(&cfg);
+    return end(rc, &e);
+}

@@ -1,0 +1,142 @@
+#include "worker/batcher.h"
+
+#include "base/clock.h"
+
+/* The longest wait for a record: how fresh the watchdog's figure is, and how soon an abort is seen. */
+#define IDLE_NS (200 * NS_PER_MS)
+
+static void let_go(struct batcher *b, struct task *t, counter *why)
+{
+    consumer_release(b->consumer, t->record);
+    t->record = NULL;
+    task_pool_give(b->tasks, t);
+    stats_add(why, 1);
+}
+
+/* The queues have a slot for every task, so a push fails only once they are closed: the worker is going down and the
+ * task stays with the pool, its record unfinished. */
+static void push(struct queue *q, struct task *t)
+{
+    if (queue_push(q, &t) != ERR_OK)
+        return;
+}
+
+static void hand_over(struct batcher *b)
+{
+    stats_add(&b->stats->batches, 1);
+    histogram_add(&b->stats->batch_jobs, b->open.tasks.n);
+    histogram_add(&b->stats->batch_tokens, (double)b->open.tokens);
+    push(b->batches, batch_close(&b->open));
+}
+
+static enum err_code decode(struct batcher *b, struct task *t, struct err *e)
+{
+    enum err_code rc = codec_decode_request(b->codec, t->record, &t->job, &t->encoding, &t->arena, e);
+
+    return rc == ERR_OK ? planner_plan(b->planner, t, clock_mono_ns(), clock_wall_ms(), e) : rc;
+}
+
+/* Away for now: the record waits, its strings do not. */
+static void hold(struct batcher *b, struct task *t, const struct err *e)
+{
+    char why[400];
+
+    if (b->held.n == 0)
+        log_event(LOG_WARN, "job_waits", "code=%s partition=%d offset=%lld reason=%s", err_name(e->code),
+                  t->record->at.partition, (long long)t->record->at.offset, log_quote(why, sizeof why, e->msg));
+    arena_reset(&t->arena);
+    t->job = (struct job){.priority = 0};
+    stats_add(&b->stats->registry_waits, 1);
+    health_set_obstacle(b->health, OBSTACLE_REGISTRY, true);
+    task_delay_add(&b->held, t, clock_mono_ns(), b->retry->backoff_ms, b->retry->backoff_max_ms);
+}
+
+/* Decodes and plans; the task is then in the open batch, dead, held or given back. */
+static void take_on(struct batcher *b, struct task *t)
+{
+    struct err e = {.code = ERR_OK};
+
+    if (!consumer_owns(b->consumer, &t->record->at)) {
+        consumer_drop_late(b->consumer, &t->record->at);
+        let_go(b, t, &b->stats->jobs_late);
+        return;
+    }
+    if (decode(b, t, &e) == ERR_OK) {
+        if (batch_has_no_room(&b->open, b->batch, t->request.n_prompt))
+            hand_over(b);
+        batch_add(&b->open, t, t->started_ns);
+        return;
+    }
+    if (e.act == ERR_RETRY) {
+        hold(b, t, &e);
+    } else if (e.act == ERR_SKIP) {
+        task_kill(t, e.code, "%s", e.msg);
+        push(b->finished, t);
+    } else {
+        let_go(b, t, &b->stats->jobs_given_back);
+        halt_fail(b->halt, &e);
+    }
+}
+
+static void retry_held(struct batcher *b, int64_t now)
+{
+    struct task *t;
+
+    while ((t = task_delay_pop(&b->held, now)))
+        take_on(b, t);
+    if (b->held.n == 0)
+        health_set_obstacle(b->health, OBSTACLE_REGISTRY, false);
+}
+
+static int64_t wait_until(const struct batcher *b, int64_t now)
+{
+    int64_t until = now + IDLE_NS, due = batch_due_ns(&b->open, b->batch);
+
+    if (due < until)
+        until = due;
+    return b->held.next_due_ns < until ? b->held.next_due_ns : until;
+}
+
+/* One record, if one comes in time. */
+static void turn(struct batcher *b, int64_t now)
+{
+    int64_t until = wait_until(b, now);
+    struct record *r;
+
+    if (!b->spare)
+        b->spare = task_pool_take(b->tasks, until);
+    if (!b->spare || !(r = queue_pop(b->records, until)))
+        return;
+    struct task *t = b->spare;
+    b->spare = NULL;
+    t->record = r;
+    t->started_ns = clock_mono_ns();
+    if (halt_is_stopping(b->halt))
+        let_go(b, t, &b->stats->jobs_given_back);
+    else
+        take_on(b, t);
+}
+
+void batcher_run(struct batcher *b)
+{
+    struct task *t;
+
+    task_delay_init(&b->held);
+    while (!halt_is_aborted(b->halt) && !queue_is_done(b->records)) {
+        int64_t now = clock_mono_ns();
+        health_turn(b->health, LOOP_BATCHER);
+        if (batch_is_due(&b->open, b->batch, now))
+            hand_over(b);
+        retry_held(b, now);
+        turn(b, now);
+    }
+    while ((t = task_delay_pop(&b->held, INT64_MAX)))
+        let_go(b, t, &b->stats->jobs_given_back);
+    if (b->open.tasks.n > 0)
+        hand_over(b);
+    if (b->spare)
+        task_pool_give(b->tasks, b->spare);
+    b->spare = NULL;
+    queue_close(b->batches);
+    health_end(b->health, LOOP_BATCHER);
+}

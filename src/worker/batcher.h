@@ -1,0 +1,45 @@
+/* batcher.h -- the second box: records in, micro-batches out.
+ *
+ *   records --> decode --> check, plan, tokenize --> open batch --due--> batches queue
+ *                 |            |
+ *                 |            +--can never succeed--> finished queue, as a dead letter
+ *                 +--registry away--> held, tried again with backoff
+ *
+ * At a stop: records not yet taken on, and held ones, are given back unfinished (the group reads them again); the open
+ * batch is handed over.  Its last act is to close the batches queue.
+ * Thread: its own. */
+#ifndef WORKER_BATCHER_H
+#define WORKER_BATCHER_H
+
+#include "base/queue.h"
+#include "config/config.h"
+#include "kafka/consumer.h"
+#include "worker/batch.h"
+#include "worker/halt.h"
+#include "worker/health.h"
+#include "worker/plan.h"
+#include "worker/stats.h"
+#include "worker/task.h"
+
+struct batcher {
+    /* filled by the owner, before it runs */
+    const struct batch_config *batch;
+    const struct retry_config *retry;
+    struct queue *records, *batches, *finished;
+    struct task_pool *tasks;
+    struct consumer *consumer;
+    struct codec *codec;
+    struct planner *planner;
+    struct halt *halt;
+    struct health *health;
+    struct stats *stats;
+
+    /* its own */
+    struct batch open;
+    struct task_delay held;
+    struct task *spare; /* taken before a record is, so that a record always has a task */
+};
+
+void batcher_run(struct batcher *b);
+
+#endif

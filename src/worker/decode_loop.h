@@ -1,0 +1,51 @@
+/* decode_loop.h -- the third box: micro-batches through the engine, finished tasks out.
+ *
+ *   batches --> engine --eos, length, repetition--> finished queue, as a result
+ *                 |  ^
+ *                 |  +--delayed--+
+ *                 +--fails for now, attempts left
+ *                 +--deadline, fails for good, attempts used up--> finished queue, as a dead letter
+ *                 +--partition gone--> dropped and counted
+ *
+ * A device that fails stops the worker (halt_fail()); nothing that was in the engine is finished then.  At a stop what
+ * is in the engine is decoded to its end; delayed tasks are given back unfinished.  Its last act is to close the
+ * finished queue.
+ * Thread: its own, the engine's. */
+#ifndef WORKER_DECODE_LOOP_H
+#define WORKER_DECODE_LOOP_H
+
+#include "base/queue.h"
+#include "config/config.h"
+#include "engine/engine.h"
+#include "kafka/consumer.h"
+#include "worker/halt.h"
+#include "worker/health.h"
+#include "worker/stats.h"
+#include "worker/task.h"
+
+struct decode_loop {
+    /* filled by the owner, before it runs */
+    const struct retry_config *retry;
+    struct queue *batches, *finished;
+    struct task_pool *tasks;
+    struct consumer *consumer;
+    struct engine *engine;
+    struct halt *halt;
+    struct health *health;
+    struct stats *stats;
+    int max_active; /* tasks in the pool */
+
+    /* its own */
+    struct task **active;      /* [max_active]: in the engine */
+    struct request **requests; /* [max_active]: scratch of submit and step */
+    int n_active;
+    struct task *pending; /* a batch that the engine had no room for, linked by next */
+    struct task_delay delayed;
+    int64_t late_check_ns;
+};
+
+MUST_CHECK enum err_code decode_loop_open(struct decode_loop *d, struct err *e);
+void decode_loop_close(struct decode_loop *d);
+void decode_loop_run(struct decode_loop *d);
+
+#endif

@@ -1,0 +1,233 @@
+#include "worker/publish.h"
+
+#include "base/clock.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#define IDLE_NS (100 * NS_PER_MS) /* the producer's own timers are served at least this often */
+
+enum err_code publish_open(struct publish *p, struct err *e)
+{
+    task_delay_init(&p->delayed);
+    atomic_init(&p->is_done, false);
+    p->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    if (p->wake_fd < 0)
+        return err_set(e, ERR_IO, ERR_STOP, "eventfd: %s", strerror(errno));
+    queue_set_wake_fd(p->finished, p->wake_fd);
+    return ERR_OK;
+}
+
+void publish_close(struct publish *p)
+{
+    if (p->wake_fd >= 0)
+        close(p->wake_fd);
+    p->wake_fd = -1;
+}
+
+static void leave(struct publish *p, struct task *t)
+{
+    consumer_release(p->consumer, t->record);
+    t->record = NULL;
+    task_pool_give(p->tasks, t);
+}
+
+static void log_dead(const struct task *t)
+{
+    char id[128], why[400], z[100];
+    size_t n = t->job.job_id.n < sizeof z - 1 ? t->job.job_id.n : sizeof z - 1;
+
+    if (t->job.job_id.s)
+        memcpy(z, t->job.job_id.s, n);
+    z[t->job.job_id.s ? n : 0] = '\0';
+    log_event(LOG_WARN, "dead_letter", "job_id=%s partition=%d offset=%lld code=%s attempts=%d reason=%s",
+              log_quote(id, sizeof id, z), t->record->at.partition, (long long)t->record->at.offset,
+              err_name(t->error.code), t->attempts, log_quote(why, sizeof why, t->error.msg));
+}
+
+/* Each job is counted once, as what it is at first. */
+static enum err_code count_once(struct publish *p, struct task *t, struct err *e)
+{
+    if (t->is_counted)
+        return ERR_OK;
+    t->is_counted = true;
+    return dead_window_count(&p->window, p->dead_letter, t->outcome == OUTCOME_DEAD_LETTER, e);
+}
+
+/* Writes t->out and queues it; a result that cannot be written becomes a dead letter. */
+static void write_out(struct publish *p, struct task *t)
+{
+    enum err_code rc = ERR_OK;
+    struct err e;
+
+    if (t->outcome == OUTCOME_RESULT && result_write(p->writer, t, &e) != ERR_OK)
+        task_kill(t, e.code, "the result could not be written: %s", e.msg);
+    if (t->outcome == OUTCOME_DEAD_LETTER) {
+        if (t->squeezed == 0)
+            log_dead(t);
+        rc = result_write_dead(t, &e);
+    }
+    if (rc == ERR_OK)
+        rc = count_once(p, t, &e);
+    if (rc != ERR_OK) {
+        e.act = ERR_STOP;
+        halt_fail(p->halt, &e); /* the task stays with the pool, its record unfinished */
+        return;
+    }
+    task_list_add(&p->queued, t);
+}
+
+/* Too large.  A result becomes a dead letter, a dead letter is squeezed; what does not fit even so stops the worker. */
+static void rewrite(struct publish *p, struct task *t, const struct err *why)
+{
+    struct err e;
+
+    if (t->outcome == OUTCOME_RESULT) {
+        task_kill(t, ERR_RESULT_TOO_LARGE, "the result has %zu bytes: %s", t->out.value_size, why->msg);
+    } else if (++t->squeezed > 2) {
+        err_set(&e, ERR_KAFKA, ERR_STOP, "the dead-letter topic refuses even an empty record: %s", why->msg);
+        halt_fail(p->halt, &e);
+        return;
+    }
+    write_out(p, t);
+}
+
+static void put_off(struct publish *p, struct task *t, const struct err *why)
+{
+    char text[400];
+
+    if (p->delayed.n == 0)
+        log_event(LOG_WARN, "publish_retry", "partition=%d offset=%lld reason=%s", t->record->at.partition,
+                  (long long)t->record->at.offset, log_quote(text, sizeof text, why->msg));
+    stats_add(&p->stats->publish_retries, 1);
+    health_set_obstacle(p->health, OBSTACLE_PUBLISHING, true);
+    task_delay_add(&p->delayed, t, clock_mono_ns(), p->retry->backoff_ms, p->retry->backoff_max_ms);
+}
+
+static void refused(struct publish *p, struct task *t, enum err_code rc, const struct err *e)
+{
+    if (rc == ERR_RESULT_TOO_LARGE)
+        rewrite(p, t, e);
+    else if (e->act == ERR_RETRY)
+        put_off(p, t, e);
+    else
+        halt_fail(p->halt, e);
+}
+
+static void count_outcome(struct publish *p, const struct task *t)
+{
+    struct stats *s = p->stats;
+    int64_t now = clock_mono_ns();
+
+    if (t->outcome == OUTCOME_DEAD_LETTER) {
+        stats_add(&s->jobs_dead, 1);
+        stats_add(&s->dead_by_code[t->error.code], 1);
+    } else {
+        stats_add(t->request.finish == FINISH_EOS ? &s->jobs_ok : &s->jobs_truncated, 1);
+        histogram_add(&s->total_s, (double)(now - t->record->received_ns) / NS_PER_S);
+    }
+    histogram_add(&s->publish_s, (double)(now - t->sent_ns) / NS_PER_S);
+}
+
+void publish_report(void *ctx, void *opaque, enum err_code rc, const struct err *e)
+{
+    struct publish *p = ctx;
+    struct task *t = opaque;
+
+    p->unacknowledged--;
+    if (rc != ERR_OK) {
+        refused(p, t, rc, e);
+        return;
+    }
+    health_set_obstacle(p->health, OBSTACLE_PUBLISHING, false);
+    count_outcome(p, t);
+    consumer_finish(p->consumer, &t->record->at);
+    leave(p, t);
+}
+
+/* false: the local queue is full, reports must come first. */
+static bool send_one(struct publish *p, struct task *t)
+{
+    struct err e = {.code = ERR_OK};
+
+    if (!consumer_owns(p->consumer, &t->record->at)) {
+        consumer_drop_late(p->consumer, &t->record->at);
+        stats_add(&p->stats->jobs_late, 1);
+        leave(p, t);
+        return true;
+    }
+    t->sent_ns = clock_mono_ns();
+    enum err_code rc = publisher_send(p->publisher, &t->out, &e);
+    if (rc == ERR_BUSY)
+        return false;
+    if (rc == ERR_OK)
+        p->unacknowledged++;
+    else
+        refused(p, t, rc, &e);
+    return true;
+}
+
+static void send_queued(struct publish *p)
+{
+    while (p->queued.first && !halt_is_failed(p->halt)) {
+        struct task *t = task_list_pop(&p->queued);
+        if (!send_one(p, t)) {
+            t->next = p->queued.first; /* back to the front */
+            p->queued.first = t;
+            if (!p->queued.last)
+                p->queued.last = t;
+            p->queued.n++;
+            return;
+        }
+    }
+}
+
+static void take_finished(struct publish *p, int64_t now)
+{
+    struct task *t;
+
+    while (!halt_is_failed(p->halt) && (t = queue_pop(p->finished, 0))) {
+        t->tries = 0;
+        write_out(p, t);
+    }
+    while ((t = task_delay_pop(&p->delayed, now)))
+        task_list_add(&p->queued, t);
+}
+
+static void wait(struct publish *p)
+{
+    struct pollfd fd = {.fd = p->wake_fd, .events = POLLIN};
+    int64_t now = clock_mono_ns(), until = now + IDLE_NS;
+    uint64_t n;
+
+    if (p->delayed.next_due_ns < until)
+        until = p->delayed.next_due_ns;
+    int ms = until <= now ? 0 : (int)((until - now + NS_PER_MS - 1) / NS_PER_MS);
+    if (poll(&fd, 1, ms) > 0 && read(p->wake_fd, &n, sizeof n) < 0)
+        return; /* another reader was faster: there is none, and the next poll waits again */
+}
+
+static bool is_finished(struct publish *p)
+{
+    if (p->unacknowledged > 0)
+        return false;
+    return halt_is_failed(p->halt) || (queue_is_done(p->finished) && p->queued.n == 0 && p->delayed.n == 0);
+}
+
+void publish_run(struct publish *p)
+{
+    while (!halt_is_aborted(p->halt)) {
+        health_turn(p->health, LOOP_PUBLISHER);
+        take_finished(p, clock_mono_ns());
+        send_queued(p);
+        publisher_turn(p->publisher, 0);
+        if (is_finished(p))
+            break;
+        wait(p);
+    }
+    atomic_store(&p->is_done, true);
+    health_end(p->health, LOOP_PUBLISHER);
+}

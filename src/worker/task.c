@@ -1,0 +1,198 @@
+#include "worker/task.h"
+
+#include "base/clock.h"
+#include "base/hash.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct task_pool {
+    struct queue *free;
+    struct task *tasks;
+    size_t n;
+    int32_t *ids; /* [n, TASK_OWN_IDS] */
+};
+
+void task_list_add(struct task_list *l, struct task *t)
+{
+    t->next = NULL;
+    if (l->last)
+        l->last->next = t;
+    else
+        l->first = t;
+    l->last = t;
+    l->n++;
+}
+
+struct task *task_list_pop(struct task_list *l)
+{
+    struct task *t = l->first;
+
+    if (!t)
+        return NULL;
+    l->first = t->next;
+    if (!l->first)
+        l->last = NULL;
+    l->n--;
+    t->next = NULL;
+    return t;
+}
+
+void task_delay_init(struct task_delay *d)
+{
+    *d = (struct task_delay){.next_due_ns = INT64_MAX};
+}
+
+void task_delay_add(struct task_delay *d, struct task *t, int64_t now_ns, int backoff_ms, int max_ms)
+{
+    int doublings = t->tries < 20 ? t->tries : 20;
+    int64_t ms = (int64_t)backoff_ms << doublings;
+
+    if (ms > max_ms)
+        ms = max_ms;
+    t->tries++;
+    uint64_t dice = hash_mix((uint64_t)(uintptr_t)t, (uint64_t)now_ns);
+    int64_t ns = ms * NS_PER_MS * 3 / 4 + (int64_t)(dice % 1024) * ms * (NS_PER_MS / 2) / 1024;
+    t->due_ns = now_ns + ns;
+    t->next = d->first;
+    d->first = t;
+    d->n++;
+    if (t->due_ns < d->next_due_ns)
+        d->next_due_ns = t->due_ns;
+}
+
+struct task *task_delay_pop(struct task_delay *d, int64_t now_ns)
+{
+    struct task **found = NULL, *t;
+    int64_t next = INT64_MAX;
+
+    if (now_ns < d->next_due_ns || !d->first)
+        return NULL;
+    for (struct task **at = &d->first; *at; at = &(*at)->next) {
+        if (!found && (*at)->due_ns <= now_ns)
+            found = at;
+        else if ((*at)->due_ns < next)
+            next = (*at)->due_ns;
+    }
+    d->next_due_ns = next;
+    if (!found)
+        return NULL;
+    t = *found;
+    *found = t->next;
+    t->next = NULL;
+    d->n--;
+    return t;
+}
+
+static enum err_code open_tasks(struct task_pool *p, size_t arena_limit, struct err *e)
+{
+    for (size_t i = 0; i < p->n; i++) {
+        struct task *t = &p->tasks[i], *give = t;
+        arena_init(&t->arena, TASK_OWN_BYTES, arena_limit);
+        if (!arena_take(&t->arena, 1)) /* the chunk that is kept */
+            return err_set(e, ERR_NOMEM, ERR_STOP, "no memory for %zu tasks", p->n);
+        arena_reset(&t->arena);
+        t->own_ids = p->ids + i * TASK_OWN_IDS;
+        if (queue_push(p->free, &give) != ERR_OK)
+            return err_set(e, ERR_BUSY, ERR_STOP, "task pool: the queue is smaller than the pool");
+    }
+    return ERR_OK;
+}
+
+enum err_code task_pool_open(struct task_pool **out, size_t tasks, size_t arena_limit, struct err *e)
+{
+    enum err_code rc;
+    struct task_pool *p = calloc(1, sizeof *p);
+
+    *out = NULL;
+    if (!p)
+        return err_set(e, ERR_NOMEM, ERR_STOP, "task pool: no memory");
+    p->n = tasks;
+    if ((rc = queue_open(&p->free, tasks, e)) != ERR_OK)
+        goto out;
+    p->tasks = calloc(tasks, sizeof p->tasks[0]);
+    p->ids = calloc(tasks, TASK_OWN_IDS * sizeof p->ids[0]);
+    if (!p->tasks || !p->ids) {
+        rc = err_set(e, ERR_NOMEM, ERR_STOP, "no memory for %zu tasks", tasks);
+        goto out;
+    }
+    if ((rc = open_tasks(p, arena_limit, e)) != ERR_OK)
+        goto out;
+    *out = p;
+    p = NULL;
+out:
+    task_pool_close(p);
+    return rc;
+}
+
+void task_pool_close(struct task_pool *p)
+{
+    if (!p)
+        return;
+    for (size_t i = 0; p->tasks && i < p->n; i++) {
+        free(p->tasks[i].large_ids);
+        arena_free(&p->tasks[i].arena);
+    }
+    free(p->tasks);
+    free(p->ids);
+    queue_free(p->free);
+    free(p);
+}
+
+struct task *task_pool_take(struct task_pool *p, int64_t deadline_ns)
+{
+    return queue_pop(p->free, deadline_ns);
+}
+
+void task_pool_give(struct task_pool *p, struct task *t)
+{
+    struct arena arena = t->arena;
+    int32_t *ids = t->own_ids;
+
+    free(t->large_ids);
+    memset(t, 0, sizeof *t);
+    arena_reset(&arena);
+    t->arena = arena;
+    t->own_ids = ids;
+    if (queue_push(p->free, &t) != ERR_OK)
+        abort(); /* given twice: there are as many slots as tasks */
+}
+
+enum err_code task_take_ids(struct task *t, size_t n, int32_t **ids, struct err *e)
+{
+    *ids = t->own_ids;
+    if (n <= TASK_OWN_IDS)
+        return ERR_OK;
+    free(t->large_ids);
+    *ids = t->large_ids = malloc(n * sizeof **ids);
+    if (!*ids)
+        return err_set(e, ERR_NOMEM, ERR_RETRY, "no memory for %zu token ids", n);
+    return ERR_OK;
+}
+
+int task_pool_in_use(struct task_pool *p)
+{
+    return (int)(p->n - queue_depth(p->free));
+}
+
+struct task *task_pool_next_held(struct task_pool *p)
+{
+    for (size_t i = 0; i < p->n; i++)
+        if (p->tasks[i].record)
+            return &p->tasks[i];
+    return NULL;
+}
+
+void task_kill(struct task *t, enum err_code code, const char *fmt, ...)
+{
+    char text[sizeof t->error.msg];
+    va_list ap;
+
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    err_set(&t->error, code, ERR_SKIP, "%s", text);
+    t->outcome = OUTCOME_DEAD_LETTER;
+}
