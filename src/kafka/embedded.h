@@ -13,5 +13,7 @@ struct embedded;
 MUST_CHECK enum err_code embedded_open(struct embedded **out, const struct kafka_config *k, struct err *e);
 void embedded_close(struct embedded *m);
 const char *embedded_bootstrap(const struct embedded *m); /* "127.0.0.1:34567" */
+/* librdkafka's handle of it (rdkafka_mock.h), for tests that inject errors or take the broker down. */
+struct rd_kafka_mock_cluster_s *embedded_cluster(const struct embedded *m);
 
 #endif
