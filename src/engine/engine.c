@@ -628,10 +628,16 @@ static enum err_code join_row(struct engine *en, struct request *r, const int32_
     return en->ops->join(en->backend, &join, e);
 }
 
-enum verdict { ADMITTED, LATER /* its prefix is being computed */, NO_ROOM };
+/* The admissions of one turn. */
+struct admissions {
+    int reserve; /* blocks that the running rows are expected to grow by */
+    int tries;   /* how many more requests are looked at */
+    bool full;   /* no row is free, or one found no room: nobody overtakes it, so it gets its room */
+};
 
-/* *reserve: blocks that the running rows are expected to grow by. */
-static enum err_code admit_one(struct engine *en, struct request *r, int *reserve, enum verdict *verdict, struct err *e)
+/* Does nothing where r's prefix is being computed.  Such a request may be overtaken: it waits for a row that is being
+ * fed, for as long as that takes. */
+static enum err_code admit_one(struct engine *en, struct request *r, struct admissions *a, struct err *e)
 {
     const int n = r->n_prompt + r->n_output;
     int32_t *blocks = en->rows[en->free_rows[en->n_free_rows - 1]].blocks;
@@ -645,22 +651,20 @@ static enum err_code admit_one(struct engine *en, struct request *r, int *reserv
     }
     if (en->options.prefix_cache) {
         hit = prefix_find(en->prefix, en->options.weights_key, tokens, n - 1, blocks);
-        if (r->times_put_back == 0 && is_being_computed(en, r, n, hit.n_blocks)) {
-            *verdict = LATER;
+        if (r->times_put_back == 0 && is_being_computed(en, r, n, hit.n_blocks))
             return ERR_OK;
-        }
     }
     for (int i = 0; i < hit.n_blocks; i++)
         kv_pool_hold(en->pool, blocks[i]);
     const int growth = expected_growth(en, r, blocks_for(en, n));
     const int fresh = blocks_for(en, n) - hit.n_blocks;
-    if (available(en) < fresh + (en->n_running > 0 ? growth + *reserve : 0)) {
+    if (available(en) < fresh + (en->n_running > 0 ? growth + a->reserve : 0)) {
         drop_blocks(en, blocks, hit.n_blocks);
-        *verdict = NO_ROOM;
+        a->full = true;
         return ERR_OK;
     }
-    *reserve += growth;
-    *verdict = ADMITTED;
+    a->reserve += growth;
+    a->full = en->n_free_rows == 1; /* this is it */
     return join_row(en, r, tokens, n, &hit, e);
 }
 
@@ -672,47 +676,35 @@ static struct request *passed_over(const struct engine *en)
     return r && en->admissions - r->submitted_at > limit ? r : NULL;
 }
 
-/* Whom admit() tries first, and whom after r.  *list: where r came from. */
-static struct request *next_to_try(const struct engine *en, int *list, struct request *next)
+static enum err_code admit_list(struct engine *en, struct request *list, struct admissions *a, struct err *e)
 {
-    if (*list == 0 && next)
-        return next;
-    if (*list == 0) {
-        *list = 1;
-        if ((next = passed_over(en)))
-            return next;
+    struct request *next;
+    enum err_code rc = ERR_OK;
+
+    for (struct request *r = list; r && !a->full && a->tries > 0 && rc == ERR_OK; r = next, a->tries--) {
+        next = r->next;
+        rc = admit_one(en, r, a, e);
     }
-    if (*list == 1) {
-        *list = 2;
-        return en->waiting.first;
-    }
-    return next;
+    return rc;
 }
 
-/* Nobody overtakes a request that finds no room, so it gets its room; one that waits for its prefix may be overtaken:
- * it waits for a row that is being fed, for as long as that takes.  A turn looks at 2 requests a row at most. */
 static enum err_code admit(struct engine *en, struct err *e)
 {
-    int list = 0, reserve = 0, tries = 2 * en->info.rows;
-    struct request *next;
+    struct admissions a = {.tries = 2 * en->info.rows};
+    enum err_code rc;
 
     if (en->n_free_rows == 0 || en->waiting.n == 0 || en->starved)
         return ERR_OK;
     for (int i = 0; i < en->n_running; i++) {
         const struct row *row = &en->rows[en->running[i]];
-        reserve += expected_growth(en, row->r, row->n_blocks);
+        a.reserve += expected_growth(en, row->r, row->n_blocks);
     }
-    struct request *r = next_to_try(en, &list, en->waiting.put_back);
-    for (; r && en->n_free_rows > 0 && tries > 0; r = next_to_try(en, &list, next), tries--) {
-        enum verdict verdict;
-        next = list == 1 ? NULL : r->next;
-        enum err_code rc = admit_one(en, r, &reserve, &verdict, e);
-        if (rc != ERR_OK)
-            return rc;
-        if (verdict == NO_ROOM)
-            break;
-    }
-    return ERR_OK;
+    if ((rc = admit_list(en, en->waiting.put_back, &a, e)) != ERR_OK)
+        return rc;
+    struct request *first = passed_over(en);
+    if (first && !a.full && (rc = admit_one(en, first, &a, e)) != ERR_OK)
+        return rc;
+    return admit_list(en, en->waiting.first, &a, e);
 }
 
 /* --- one step --- */

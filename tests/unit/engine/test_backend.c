@@ -2,10 +2,12 @@
 #include "tests/support/fake_backend.h"
 
 #include <criterion/criterion.h>
+#include <errno.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static struct backend_ops cpu;
@@ -42,18 +44,6 @@ Test(backend, of_an_unknown_name_is_an_error_that_lists_the_known_ones)
     cr_assert(strstr(e.msg, "'rocm'") && strstr(e.msg, "auto, cuda, cpu"), "%s", e.msg);
 }
 
-Test(backend, auto_is_cpu_where_no_cuda_library_lies_beside_the_program)
-{
-    const struct backend_ops *ops;
-    struct err e;
-
-    register_cpu();
-    cr_assert_eq(backend_find(&ops, "cuda", &e), ERR_UNSUPPORTED);
-    cr_assert(strstr(e.msg, "translate-worker-cuda.so"), "%s", e.msg);
-    cr_assert_eq(backend_find(&ops, "auto", &e), ERR_OK);
-    cr_assert_eq(ops, &cpu);
-}
-
 /* Compiles a library of one line; false where there is no compiler. */
 static bool compile(const char *dir, const char *name, const char *source, char *path, size_t cap)
 {
@@ -69,6 +59,52 @@ static bool compile(const char *dir, const char *name, const char *source, char 
     bool made = system(command) == 0;
     cr_assert_eq(unlink(file), 0);
     return made;
+}
+
+/* A stub lies where the search looks last: ../lib/translate-worker, seen from this program. */
+Test(backend, auto_is_cuda_where_its_library_finds_a_card_and_else_cpu)
+{
+    static const char source[] =
+        "#include \"engine/backend.h\"\n"
+        "#include <stdlib.h>\n"
+        "#include <string.h>\n"
+        "static enum err_code probe(int device, char *text, size_t cap, struct err *e) {\n"
+        "    (void)device; (void)cap;\n"
+        "    if (!getenv(\"STUB_CARD\")) { e->code = ERR_DEVICE; strcpy(e->msg, \"no card\"); return ERR_DEVICE; }\n"
+        "    strcpy(text, \"stub card\"); return ERR_OK; }\n"
+        "const struct backend_ops translate_worker_backend = {.abi = BACKEND_ABI, .name = \"cuda\", .probe = probe};\n";
+    char dir[PATH_MAX], path[PATH_MAX + 64];
+    const struct backend_ops *ops;
+    struct err e;
+    ssize_t n = readlink("/proc/self/exe", dir, sizeof dir - 64);
+
+    cr_assert(n > 0);
+    dir[n] = '\0';
+    strcpy(strrchr(dir, '/'), "/../lib");
+    cr_assert(mkdir(dir, 0755) == 0 || errno == EEXIST);
+    strcat(dir, "/translate-worker");
+    cr_assert(mkdir(dir, 0755) == 0 || errno == EEXIST);
+    (void)snprintf(path, sizeof path, "%s/translate-worker-cuda.so", dir);
+    cr_assert(unlink(path) == 0 || errno == ENOENT);
+
+    register_cpu();
+    cr_assert_eq(backend_find(&ops, "cuda", &e), ERR_UNSUPPORTED);
+    cr_assert(strstr(e.msg, "translate-worker-cuda.so"), "%s", e.msg);
+    cr_assert_eq(backend_find(&ops, "auto", &e), ERR_OK);
+    cr_assert_eq(ops, &cpu);
+    if (!compile(dir, "translate-worker-cuda", source, path, sizeof path)) {
+        printf("backend: no compiler here, the stub of a card is not tried\n");
+        return;
+    }
+    cr_assert_eq(unsetenv("STUB_CARD"), 0);
+    cr_assert_eq(backend_find(&ops, "auto", &e), ERR_OK);
+    cr_assert_eq(ops, &cpu);
+    cr_assert_eq(setenv("STUB_CARD", "1", 1), 0);
+    cr_assert_eq(backend_find(&ops, "auto", &e), ERR_OK);
+    cr_assert_str_eq(ops->name, "cuda");
+    cr_assert_eq(backend_find(&ops, "cuda", &e), ERR_OK);
+    cr_assert_eq(unlink(path), 0);
+    cr_assert_eq(rmdir(dir), 0);
 }
 
 Test(backend, a_library_is_loaded_if_it_has_the_symbol_and_this_interface)

@@ -610,6 +610,28 @@ Test(engine, cancels_in_every_state_once)
     rig_close(g);
 }
 
+Test(engine, a_cancelled_request_may_come_again_and_is_not_cancelled_any_more)
+{
+    struct fake_options o = fake_defaults();
+    struct rig *g = rig_open(&o, true, 8);
+    struct job again, other;
+
+    submit(g, job_own(&again, 2, 10, 20));
+    turn(g);
+    engine_cancel(g->en, &again.r);
+    run(g);
+    cr_assert_eq(again.r.finish, FINISH_CANCELLED);
+    again.came_back = 0;
+    submit(g, &again);
+    submit(g, job_own(&other, 0, 100, 10));
+    turn(g);
+    engine_cancel(g->en, &other.r);
+    run(g);
+    cr_assert_eq(other.r.finish, FINISH_CANCELLED);
+    check_output(g, &again);
+    rig_close(g);
+}
+
 /* --- shared prefixes --- */
 
 Test(engine, finds_a_prefix_to_the_token_at_every_block_edge)
@@ -677,6 +699,49 @@ Test(engine, a_prefix_that_is_being_computed_is_waited_for_not_computed_again)
     }
 }
 
+/* With steps queued ahead a row's blocks hold tokens that never came back: nobody may find those. */
+Test(engine, a_cancelled_row_leaves_only_what_is_known_of_it)
+{
+    for (int turns = 1; turns <= 40; turns++) {
+        struct fake_options o = fake_defaults();
+        o.run_ahead = 3;
+        struct rig *g = rig_open(&o, true, 4);
+        struct job a, b;
+        for (int i = 0; i < MAX_TOKENS; i++)
+            a.output[i] = 7777;
+        submit(g, job_own(&a, 1, 20, 100));
+        for (int i = 0; i < turns; i++)
+            turn(g);
+        engine_cancel(g->en, &a.r);
+        run(g);
+        memcpy(b.prompt, a.prompt, 20 * sizeof b.prompt[0]);
+        memcpy(b.prompt + 20, a.output, 100 * sizeof b.prompt[0]); /* its output, then what lay in the buffer */
+        submit(g, job_init(&b, NULL, 100, 10));
+        run(g);
+        check_output(g, &b);
+        cr_assert_leq(b.r.n_cached, 20 + a.r.n_output);
+        rig_close(g);
+    }
+}
+
+Test(engine, a_request_that_fills_the_pool_gives_up_what_it_would_have_copied)
+{
+    struct fake_options o = fake_defaults();
+    o.blocks = 4;
+    struct rig *g = rig_open(&o, true, 4);
+    struct job a, b;
+
+    submit(g, job_own(&a, 1, 40, 20));
+    run(g);
+    job_own(&b, 2, 60, 5);
+    memcpy(b.prompt, a.prompt, 20 * sizeof b.prompt[0]);
+    submit(g, &b);
+    run(g);
+    cr_assert_eq(b.r.n_cached, 16); /* not 20 */
+    check_output(g, &b);
+    rig_close(g);
+}
+
 Test(engine, nothing_is_shared_with_the_cache_off)
 {
     struct fake_options o = fake_defaults();
@@ -730,6 +795,7 @@ Test(engine, ten_thousand_prompts_from_fifty_prefixes_in_64_blocks)
 Test(engine, gives_the_same_with_a_pool_that_is_nearly_too_small)
 {
     static const int pools[] = {10, 11, 14, 20, 40, 400};
+    int put_back = 0;
 
     for (int ahead = 1; ahead <= 3; ahead++)
         for (size_t p = 0; p < sizeof pools / sizeof pools[0]; p++)
@@ -741,15 +807,22 @@ Test(engine, gives_the_same_with_a_pool_that_is_nearly_too_small)
                 o.eos_one_in = 40;
                 struct rig *g = rig_open(&o, cache, 128);
                 struct job *jobs = calloc(128, sizeof *jobs);
-                for (int i = 0; i < 128; i++)
+                for (int i = 0; i < 128; i++) {
                     job_own(&jobs[i], i % 30, 3 + i * 7 % 60, 10 + i * 11 % 88);
+                    jobs[i].r.sampling.temperature = i % 2 ? 0.7f : 0;
+                    jobs[i].r.sampling.seed = (uint64_t)i;
+                }
                 submit_all(g, jobs, 128);
                 run(g);
-                for (int i = 0; i < 128; i++)
+                for (int i = 0; i < 128; i++) {
                     check_output(g, &jobs[i]);
+                    cr_assert(jobs[i].r.order != 1 || jobs[i].r.times_put_back == 0);
+                    put_back += jobs[i].r.times_put_back;
+                }
                 free(jobs);
                 rig_close(g);
             }
+    cr_assert_gt(put_back, 10, "the test meets no full pool");
 }
 
 static int32_t short_at_first(void *arg, const int32_t *tokens, int n, const struct sampling *s)
@@ -790,6 +863,37 @@ Test(engine, puts_the_youngest_back_never_the_oldest_and_all_finish)
             free(jobs);
             rig_close(g);
         }
+}
+
+static int32_t by_first_token(void *arg, const int32_t *tokens, int n, const struct sampling *s)
+{
+    if (tokens[0] == 1)
+        return EOS;
+    return tokens[0] == 2 ? 1000 + n : loops(arg, tokens, n, s);
+}
+
+Test(engine, a_loop_goes_on_counting_when_its_row_was_put_back)
+{
+    struct fake_options o = fake_defaults();
+    o.blocks = 12;
+    o.max_positions = 192;
+    o.next = by_first_token;
+    struct rig *g = rig_open(&o, true, 64);
+    struct job quick, old, young;
+
+    for (int i = 0; i < 60; i++) { /* little output is expected from now on */
+        submit(g, job_init(&quick, (const int32_t[]){1}, 1, 100));
+        run(g);
+    }
+    submit(g, job_init(&old, (const int32_t[]){2}, 1, 150));
+    submit(g, job_init(&young, (const int32_t[]){3}, 1, 150));
+    run(g);
+    cr_assert_eq(old.r.times_put_back, 0);
+    cr_assert_eq(old.r.finish, FINISH_LENGTH);
+    cr_assert_eq(young.r.times_put_back, 1);
+    cr_assert_eq(young.r.finish, FINISH_REPETITION);
+    cr_assert_eq(young.r.n_output, 19 + 96);
+    rig_close(g);
 }
 
 /* --- everything at once --- */
