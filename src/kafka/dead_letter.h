@@ -2,7 +2,8 @@
  * (kafka_dlt-original-topic, -original-partition, -original-offset, -original-timestamp, -exception-fqcn for our error
  * code, -exception-message) and kafka_dlt-attempts; of a record that passes twice the kafka_dlt-original-* stay as they
  * were first, the others are replaced, none piles up.  Key and value stay byte for byte, null stays null.
- * Numbers are encoded as Spring's: partition int32, offset and timestamp int64, big-endian. */
+ * Numbers are encoded as Spring's: partition int32, offset and timestamp int64, big-endian;
+ * attempts int32 too, added up over the passes. */
 #ifndef KAFKA_DEAD_LETTER_H
 #define KAFKA_DEAD_LETTER_H
 
