@@ -76,7 +76,8 @@ struct consumer {
     bool commit_hopeless;   /* this membership is over: only the next assignment helps */
     uint32_t commit_newest; /* partitions of later assignments do not belong to that commit */
 
-    _Atomic bool starved; /* reading waits for room */
+    _Atomic bool abandoned; /* nothing more will be finished */
+    _Atomic bool starved;   /* reading waits for room */
     _Atomic bool joined;
     _Atomic int64_t jobs; /* taken, and neither finished nor dropped as late */
     _Atomic int64_t n_records, n_commits, n_commit_errors, n_rebalances, n_late, n_lost, last_turn_ns, last_record_ns;
@@ -445,7 +446,7 @@ static void on_revoke(struct consumer *c, const rd_kafka_topic_partition_list_t 
         serve_finished(c);
         lost = rd_kafka_assignment_lost(c->rk);
         atomic_store(&c->last_turn_ns, clock_mono_ns());
-        if (lost || in_flight_of(c, going) == 0 || clock_mono_ns() >= until)
+        if (lost || in_flight_of(c, going) == 0 || atomic_load(&c->abandoned) || clock_mono_ns() >= until)
             break;
         serve_commits(c, 0);
         int64_t step = clock_mono_ns() + 100 * NS_PER_MS; /* a loss has no event of its own */
@@ -791,6 +792,12 @@ enum err_code consumer_open(struct consumer **out, const struct kafka_config *k,
 void consumer_stop_intake(struct consumer *c)
 {
     c->intake_stopped = true;
+}
+
+void consumer_abandon(struct consumer *c)
+{
+    atomic_store(&c->abandoned, true);
+    wake(c);
 }
 
 int64_t consumer_in_flight(const struct consumer *c)

@@ -52,6 +52,8 @@ MUST_CHECK enum err_code consumer_turn(struct consumer *c, int timeout_ms, struc
 
 /* No record is read from now on; turns go on with acks and commits. */
 void consumer_stop_intake(struct consumer *c);
+/* Any thread: nothing more will be finished (the worker ends); a revocation that waits for it waits no longer. */
+void consumer_abandon(struct consumer *c);
 int64_t consumer_in_flight(const struct consumer *c); /* any thread */
 
 /* Commits the frontier, leaves the group.  Bounded by timeout_ms; a close that hangs is abandoned and logged. */

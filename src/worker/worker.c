@@ -370,6 +370,8 @@ static void join_rest(struct worker *w, enum loop already)
 {
     int64_t deadline = clock_mono_ns() + JOIN_MS * NS_PER_MS;
 
+    if (w->consumer)
+        consumer_abandon(w->consumer);
     for (int i = 0; i < w->n_threads; i++)
         if (i != (int)already && !join_until(w, i, deadline)) {
             log_event(LOG_ERROR, "wedged", "reason=\"the %s does not end\"", loop_name((enum loop)i));
