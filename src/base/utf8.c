@@ -55,6 +55,20 @@ size_t utf8_valid(const char *s, size_t n)
     return n;
 }
 
+int utf8_invalid(const char *s, size_t n)
+{
+    const unsigned char *p = (const unsigned char *)s;
+    int want = p[0] < 0xC2 || p[0] > 0xF4 ? 1 : p[0] < 0xE0 ? 2 : p[0] < 0xF0 ? 3 : 4, i = 2;
+    unsigned char lo = p[0] == 0xE0 ? 0xA0 : p[0] == 0xF0 ? 0x90 : 0x80;
+    unsigned char hi = p[0] == 0xED ? 0x9F : p[0] == 0xF4 ? 0x8F : 0xBF;
+
+    if (want < 3 || n < 2 || p[1] < lo || p[1] > hi)
+        return 1;
+    while (i < want - 1 && (size_t)i < n && (p[i] & 0xC0) == 0x80)
+        i++;
+    return i;
+}
+
 int utf8_incomplete_tail(const char *s, size_t n)
 {
     for (int back = 1; back <= 3 && (size_t)back <= n; back++) {

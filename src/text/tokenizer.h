@@ -19,6 +19,7 @@ struct tokenizer;
 struct encoder;
 
 MUST_CHECK enum err_code tokenizer_open(struct tokenizer **out, const char *path, struct err *e);
+/* where: the file's name for messages. */
 MUST_CHECK enum err_code tokenizer_parse(struct tokenizer **out, const char *json, size_t n, const char *where,
                                          struct err *e);
 void tokenizer_close(struct tokenizer *t);
@@ -33,11 +34,22 @@ bool tokenizer_is_special(const struct tokenizer *t, int id);
 MUST_CHECK enum err_code encoder_open(struct encoder **out, const struct tokenizer *t, struct err *e);
 void encoder_close(struct encoder *enc);
 
-/* Ids of text[0..len), written to ids[0..cap), *n of them.  Never more than len ids.
+/* Ids of text[0..len), written to ids[0..cap), *n of them: at most one a byte of the text.
  * Invalid UTF-8: each maximal invalid part becomes one U+FFFD, as the reference implementation's callers do.
- * ERR_TEXT_TOO_LONG (act ERR_SKIP) when cap is too small.  Linear in len up to a logarithm. */
+ * ERR_TEXT_TOO_LONG (act ERR_SKIP) when cap is too small, or the text longer than cap of the longest tokens.
+ * Linear in len up to a logarithm.  Allocates only for a text or a piece larger than what came before: what is
+ * kept between calls has a bound (some MiB), and more than that is freed before the return. */
 MUST_CHECK enum err_code encoder_encode(struct encoder *enc, const char *text, size_t len, int32_t *ids, size_t cap,
                                         size_t *n, struct err *e);
+
+/* The same for the parts one after another as one text: pieces cross their borders.  Invalid UTF-8 is replaced part
+ * by part, so that none reaches into the next. */
+struct text_part {
+    const char *text;
+    size_t len;
+};
+MUST_CHECK enum err_code encoder_encode_parts(struct encoder *enc, const struct text_part *parts, size_t n_parts,
+                                              int32_t *ids, size_t cap, size_t *n, struct err *e);
 
 /* The pre-tokenizer's pieces alone, for tests: calls piece(ctx, bytes, len) in order. */
 MUST_CHECK enum err_code encoder_pieces(struct encoder *enc, const char *text, size_t len,
