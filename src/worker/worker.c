@@ -160,8 +160,8 @@ static void *consumer_main(void *arg)
     struct err e;
 
     log_thread_name("consumer");
+    health_turn(&w->health, LOOP_CONSUMER); /* from here on the supervisor copies the consumer's own figure */
     while (!halt_is_aborted(&w->halt) && !atomic_load(&w->publish.is_done)) {
-        health_turn(&w->health, LOOP_CONSUMER);
         if (intake && halt_is_stopping(&w->halt)) {
             consumer_stop_intake(w->consumer);
             queue_close(w->records);
@@ -313,6 +313,8 @@ static void look(struct worker *w, bool *was_stalled, bool *was_live, bool *was_
     char why[160];
 
     consumer_get_stats(w->consumer, &s);
+    if (atomic_load(&w->health.turned_ns[LOOP_CONSUMER]) != 0)
+        atomic_store(&w->health.turned_ns[LOOP_CONSUMER], s.last_turn_ns); /* it turns while it waits in a revocation */
     atomic_store(&w->health.joined, s.joined);
     health_set_obstacle(&w->health, OBSTACLE_BROKER, !s.broker_up);
     if (s.joined && !*was_joined)
@@ -385,7 +387,7 @@ static void drain(struct worker *w)
     struct err e;
 
     atomic_store(&w->health.phase, PHASE_DRAINING);
-    log_event(LOG_INFO, "draining", "in_flight=%d timeout_ms=%d", task_pool_in_use(w->tasks),
+    log_event(LOG_INFO, "draining", "in_flight=%lld timeout_ms=%d", (long long)consumer_in_flight(w->consumer),
               w->cfg->delivery.drain_timeout_ms);
     bool drained = wait_drained(w, begin);
     if (!drained) {
