@@ -583,13 +583,34 @@ static void count_admission(struct engine *en, struct request *r, int n_tokens, 
         r->admitted_ns = clock_mono_ns();
         r->n_cached = n_cached;
         r->order = ++en->admissions;
-        en->stats.prompt_tokens += (uint64_t)n_tokens;
-        en->stats.cached_tokens += (uint64_t)n_cached;
     } else {
         en->stats.wasted_tokens += (uint64_t)(n_tokens - n_cached);
     }
+    en->stats.cached_tokens += (uint64_t)n_cached;
 }
 
+static void start_row(struct engine *en, int id, struct request *r, int n_join, int n_cached, int n_entered)
+{
+    struct row *row = &en->rows[id];
+
+    waiting_remove(&en->waiting, r);
+    count_admission(en, r, n_join, n_cached);
+    r->state = REQUEST_RUNNING;
+    r->row = id;
+    row->r = r;
+    row->n_join = n_join;
+    row->pos = n_cached;
+    row->max_length = r->n_prompt + r->max_output;
+    row->n_entered = n_entered;
+    row->enters = en->options.prefix_cache;
+    repetition_reset(&row->repetition);
+    for (int i = 1; i <= r->n_output; i++)
+        (void)repetition_push(&row->repetition, r->output, i); /* it passed when it was new */
+    en->n_free_rows--;
+    enter_running(en, id);
+}
+
+/* A request that the backend will not have (act ERR_SKIP) fails alone; it has no row then. */
 static enum err_code join_row(struct engine *en, struct request *r, const int32_t *tokens, int n,
                               const struct prefix_hit *hit, struct err *e)
 {
@@ -600,21 +621,6 @@ static enum err_code join_row(struct engine *en, struct request *r, const int32_
 
     if (rc != ERR_OK)
         return rc;
-    count_admission(en, r, n, n_cached);
-    waiting_remove(&en->waiting, r);
-    en->n_free_rows--;
-    row->r = r;
-    row->n_join = n;
-    row->pos = n_cached;
-    row->max_length = r->n_prompt + r->max_output;
-    row->n_entered = hit->n_blocks;
-    row->enters = en->options.prefix_cache;
-    repetition_reset(&row->repetition);
-    for (int i = 1; i <= r->n_output; i++)
-        (void)repetition_push(&row->repetition, r->output, i); /* it passed when it was new */
-    r->state = REQUEST_RUNNING;
-    r->row = id;
-    enter_running(en, id);
     const struct row_join join = {.row = id,
                                   .tokens = tokens,
                                   .n_tokens = n,
@@ -624,8 +630,19 @@ static enum err_code join_row(struct engine *en, struct request *r, const int32_
                                   .sampling = r->sampling,
                                   .eos = en->eos,
                                   .n_eos = en->options.n_eos,
-                                  .max_length = row->max_length};
-    return en->ops->join(en->backend, &join, e);
+                                  .max_length = r->n_prompt + r->max_output};
+    rc = en->ops->join(en->backend, &join, e);
+    if (rc == ERR_OK) {
+        start_row(en, id, r, n, n_cached, hit->n_blocks);
+        return ERR_OK;
+    }
+    drop_blocks(en, row->blocks, row->n_blocks);
+    if (e->act != ERR_SKIP)
+        return rc;
+    waiting_remove(&en->waiting, r);
+    r->error = *e;
+    finish(en, r, FINISH_ERROR);
+    return ERR_OK;
 }
 
 /* The admissions of one turn. */
@@ -664,8 +681,9 @@ static enum err_code admit_one(struct engine *en, struct request *r, struct admi
         return ERR_OK;
     }
     a->reserve += growth;
-    a->full = en->n_free_rows == 1; /* this is it */
-    return join_row(en, r, tokens, n, &hit, e);
+    enum err_code rc = join_row(en, r, tokens, n, &hit, e);
+    a->full = en->n_free_rows == 0;
+    return rc;
 }
 
 static struct request *passed_over(const struct engine *en)
@@ -783,6 +801,7 @@ static enum err_code queue_step(struct engine *en, int n, struct err *e)
         row->pos += fed > 0 ? fed : 1;
         if (fed > 0)
             enter_blocks(en, row, row->pos);
+        en->stats.prompt_tokens += (uint64_t)fed;
     }
     return ERR_OK;
 }

@@ -75,7 +75,10 @@ struct engine_options {
 struct engine_stats {
     int rows_running, rows_total, waiting;
     int blocks_total, blocks_free, blocks_cached; /* cached: held by the prefix index alone, free on demand */
-    uint64_t steps, prompt_tokens, cached_tokens, output_tokens, requests_done, put_back, wasted_tokens;
+    uint64_t steps, output_tokens, requests_done, put_back;
+    uint64_t prompt_tokens; /* fed, counted step by step */
+    uint64_t cached_tokens; /* found in the index instead */
+    uint64_t wasted_tokens; /* drawn and not wanted any more, or fed again after a put-back */
     uint64_t rows_in_steps; /* sum over steps: divided by steps, the mean batch */
 };
 

@@ -79,7 +79,8 @@ struct fake_options fake_defaults(void)
                                  .run_ahead = 1,
                                  .first_token = 1000,
                                  .vocab = 1000,
-                                 .bad_token = -1};
+                                 .bad_token = -1,
+                                 .refused_token = -1};
 }
 
 struct backend *fake_open(const struct fake_options *o)
@@ -270,13 +271,14 @@ static enum err_code fake_join(struct backend *b, const struct row_join *j, stru
 {
     struct fake_row *row = row_at(b, j->row, "join");
 
-    (void)e; /* it never fails */
     require(!row->joined, "row %d joined twice", j->row);
     require(j->n_tokens > 0 && j->n_cached >= 0 && j->n_cached < j->n_tokens, "row %d: %d of %d tokens cached", j->row,
             j->n_cached, j->n_tokens);
     require(j->max_length > j->n_tokens && j->max_length <= b->o.max_positions, "row %d: max_length %d", j->row,
             j->max_length);
     require(j->n_eos >= 0 && j->n_eos <= MODEL_MAX_EOS, "%d end tokens", j->n_eos);
+    if (b->o.refused_token >= 0 && is_among(b->o.refused_token, j->tokens, j->n_tokens))
+        return err_set(e, ERR_INVALID_FIELD, ERR_SKIP, "fake device: no row with token %d", b->o.refused_token);
     memcpy(row->tokens, j->tokens, (size_t)j->n_tokens * sizeof row->tokens[0]);
     memcpy(row->eos, j->eos, (size_t)j->n_eos * sizeof row->eos[0]);
     row->n_eos = j->n_eos;

@@ -479,6 +479,26 @@ Test(engine, a_row_that_is_not_finite_fails_alone_and_leaves_nothing_to_find)
     rig_close(g);
 }
 
+Test(engine, a_request_that_the_backend_refuses_fails_alone)
+{
+    struct fake_options o = fake_defaults();
+    o.refused_token = 666;
+    struct rig *g = rig_open(&o, true, 8);
+    struct job jobs[3];
+
+    for (int i = 0; i < 3; i++)
+        job_own(&jobs[i], i, 40, 20);
+    jobs[1].prompt[20] = 666;
+    submit_all(g, jobs, 3);
+    run(g);
+    check_output(g, &jobs[0]);
+    check_output(g, &jobs[2]);
+    cr_assert_eq(jobs[1].r.finish, FINISH_ERROR);
+    cr_assert_eq(jobs[1].r.error.code, ERR_INVALID_FIELD);
+    cr_assert_eq(jobs[1].r.admitted_ns, 0);
+    rig_close(g);
+}
+
 Test(engine, a_lost_device_is_an_error_to_stop_for_and_stays_one)
 {
     struct fake_options o = fake_defaults();
@@ -911,6 +931,7 @@ static void churn(int lives, int ahead, int blocks, bool prefix_cache)
     o.max_positions = 96;
     o.eos_one_in = 12;
     o.bad_token = 666;
+    o.refused_token = 667;
     struct rig *g = rig_open(&o, prefix_cache, INSIDE);
     struct job *jobs = calloc(INSIDE, sizeof *jobs);
     int begun = 0, counts[FINISH_ERROR + 1] = {0};
@@ -934,7 +955,7 @@ static void churn(int lives, int ahead, int blocks, bool prefix_cache)
                 if (pick(10) == 0)
                     j->r.deadline_ns = clock_mono_ns() + pick(300000);
                 if (pick(4000) == 0)
-                    j->prompt[n - 1] = 666;
+                    j->prompt[n - 1] = 666 + pick(2);
                 submit(g, j);
                 begun++;
             } else if (j->r.owner && pick(2000) == 0) {
