@@ -6,6 +6,7 @@
 #include "cpu/random_weights.h"
 #include "cpu/sampler.h"
 #include "engine/random.h"
+#include "engine/sampling.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -296,7 +297,7 @@ static enum err_code cpu_join(struct backend *b, const struct row_join *j, struc
         return wrong(e, "cached positions out of range", j->row);
     if (j->n_eos < 0 || j->n_eos > MODEL_MAX_EOS)
         return wrong(e, "too many end tokens", j->row);
-    if ((rc = sampler_check(&j->sampling, e)) != ERR_OK)
+    if ((rc = sampling_check(&j->sampling, e)) != ERR_OK)
         return rc;
     for (int i = 0; i < j->n_tokens; i++)
         if (j->tokens[i] < 0 || j->tokens[i] >= b->m->dims.vocab)
@@ -486,7 +487,7 @@ static enum err_code cpu_distribution(struct backend *b, const int32_t *tokens, 
                                       float *out, struct err *e)
 {
     uint64_t *seen = b->row_seen + (size_t)b->info.rows * b->seen_words;
-    enum err_code rc = sampler_check(s, e);
+    enum err_code rc = sampling_check(s, e);
 
     if (rc != ERR_OK || (rc = feed(b, tokens, n, 1, 0, b->vocab, b->logits, e)) != ERR_OK)
         return rc;

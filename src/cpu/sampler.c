@@ -54,24 +54,6 @@ void sampler_close(struct sampler *s)
     free(s);
 }
 
-enum err_code sampler_check(const struct sampling *p, struct err *e)
-{
-    const char *name = NULL;
-    double value = 0;
-
-    if (!(p->temperature >= 0 && isfinite(p->temperature)))
-        name = "temperature", value = p->temperature;
-    else if (!(p->top_p > 0 && p->top_p <= 1))
-        name = "top_p", value = p->top_p;
-    else if (!(p->repetition_penalty > 0 && isfinite(p->repetition_penalty)))
-        name = "repetition_penalty", value = p->repetition_penalty;
-    else if (p->top_k < 0)
-        name = "top_k", value = p->top_k;
-    if (name)
-        return err_set(e, ERR_INVALID_FIELD, ERR_SKIP, "%s %g is out of its range", name, value);
-    return ERR_OK;
-}
-
 /* --- the penalty --- */
 
 static void penalize(struct sampler *s, const float *logits, int n, float penalty, const uint64_t *seen)

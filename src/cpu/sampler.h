@@ -3,6 +3,7 @@
  *         by it), temperature, top-k (equal logits: lowest id first), top-p (the fewest most likely tokens whose
  *         probabilities reach top_p), then a draw that walks the kept tokens by id up to u times their sum.
  *         A temperature below SAMPLER_GREEDY is greedy: the largest logit after the penalty, lowest id first.
+ *         Parameters are as sampling_check() lets them through.
  * Thread: a sampler is one thread's; it holds scratch for the vocabulary. */
 #ifndef CPU_SAMPLER_H
 #define CPU_SAMPLER_H
@@ -22,9 +23,6 @@ struct sampler;
 MUST_CHECK enum err_code sampler_open(struct sampler **out, const struct kernels *k, int vocab, struct err *e);
 void sampler_close(struct sampler *s); /* NULL is fine */
 size_t sampler_bytes(int vocab);
-
-/* ERR_INVALID_FIELD, act ERR_SKIP: a value that has no meaning (not finite, a penalty or top_p that is not positive). */
-MUST_CHECK enum err_code sampler_check(const struct sampling *p, struct err *e);
 
 /* Draws from logits[0..n), n <= vocab, with u in [0, 1).  seen: a bit an id.  *logprob is under the softmax of the
  * logits as they are.  false: a logit is not finite. */

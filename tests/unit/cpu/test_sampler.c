@@ -181,41 +181,6 @@ Test(sampler, extreme_values_have_a_defined_result)
     sampler_close(s);
 }
 
-Test(sampler, refuses_parameters_without_a_meaning_and_names_them)
-{
-    static const struct {
-        struct sampling p;
-        const char *name; /* NULL: fine */
-    } cases[] = {
-        {{0, 1, 1, 0, 0}, NULL},
-        {{0.7f, 0.6f, 1.05f, 20, 7}, NULL},
-        {{1, 1, 2, 0, 0}, NULL},
-        {{1, 1, 1e9f, 0, 0}, NULL},
-        {{1, 1, 0, 0, 0}, "repetition_penalty"},
-        {{1, 1, -1, 0, 0}, "repetition_penalty"},
-        {{1, 1, NAN, 0, 0}, "repetition_penalty"},
-        {{1, 1, INFINITY, 0, 0}, "repetition_penalty"},
-        {{-0.1f, 1, 1, 0, 0}, "temperature"},
-        {{NAN, 1, 1, 0, 0}, "temperature"},
-        {{INFINITY, 1, 1, 0, 0}, "temperature"},
-        {{1, 0, 1, 0, 0}, "top_p"},
-        {{1, 1.01f, 1, 0, 0}, "top_p"},
-        {{1, NAN, 1, 0, 0}, "top_p"},
-        {{1, 1, 1, -1, 0}, "top_k"},
-    };
-
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        struct err e = {0};
-        enum err_code rc = sampler_check(&cases[i].p, &e);
-
-        if (!cases[i].name)
-            cr_assert(rc == ERR_OK, "case %zu", i);
-        else
-            cr_assert(rc == ERR_INVALID_FIELD && e.act == ERR_SKIP && strstr(e.msg, cases[i].name), "case %zu: %s", i,
-                      e.msg);
-    }
-}
-
 Test(sampler, refuses_logits_that_are_not_finite)
 {
     static const float bad[] = {NAN, INFINITY, -INFINITY};
