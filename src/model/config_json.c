@@ -217,7 +217,7 @@ static enum err_code read_scaling(double *base, const json_t *o, int head_dim, d
 static enum err_code read_rope(struct dims *d, const json_t *o, const char *where, struct err *e)
 {
     const json_t *scaling = json_object_get(o, "rope_scaling"), *parameters = json_object_get(o, "rope_parameters");
-    double theta = 10000.0, base;
+    double theta = 10000.0, base = 0.0;
     bool found, has_scaling = scaling && !json_is_null(scaling);
     enum err_code rc;
     char at[160];

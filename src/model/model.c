@@ -108,6 +108,8 @@ static enum err_code read_config(struct model *m, struct digest *digest, const c
     char *text;
     size_t n;
 
+    if (!*dir)
+        return err_set(e, ERR_MODEL, ERR_STOP, "no model folder is given (model.path, or --model)");
     if (stat(dir, &st) != 0)
         return err_set(e, ERR_IO, ERR_STOP, "%.180s: %s", dir, strerror(errno));
     if (!S_ISDIR(st.st_mode))
@@ -379,6 +381,14 @@ static void name_after(struct model *m, const char *dir)
         m->name[bad] = '?';
 }
 
+/* To the caller a file that is away or unreadable is a checkpoint that cannot be used. */
+static enum err_code as_checkpoint(struct err *e)
+{
+    if (e)
+        e->code = ERR_MODEL;
+    return ERR_MODEL;
+}
+
 enum err_code model_open(struct model **out, const char *dir, struct err *e)
 {
     struct model *m = calloc(1, sizeof *m);
@@ -391,7 +401,9 @@ enum err_code model_open(struct model **out, const char *dir, struct err *e)
     name_after(m, dir);
     if ((rc = read_config(m, &digest, dir, e)) != ERR_OK || (rc = check_ends(m, e)) != ERR_OK ||
         (rc = load_weights(m, dir, e)) != ERR_OK || (rc = summarise(m, &digest, e)) != ERR_OK) {
-        if (rc == ERR_MODEL || rc == ERR_UNSUPPORTED)
+        if (rc == ERR_IO)
+            rc = as_checkpoint(e);
+        else if (*dir && (rc == ERR_MODEL || rc == ERR_UNSUPPORTED))
             err_prefix(e, "model %.60s", m->name);
         goto out;
     }
@@ -427,9 +439,10 @@ static enum err_code read_shape(struct model *m, struct digest *digest, const ch
     }
     name_after(m, shape);
     if ((rc = read_config(m, digest, shape, e)) != ERR_OK) {
-        if (rc == ERR_IO)
-            err_prefix(e, "neither 1.8b nor 7b nor a folder");
-        return rc;
+        if (rc != ERR_IO)
+            return rc;
+        err_prefix(e, "neither 1.8b nor 7b nor a folder");
+        return as_checkpoint(e);
     }
     return check_ends(m, e);
 }

@@ -2,7 +2,8 @@
  * generation_config.json.  The tokenizer and the chat template of the folder are text/'s.
  * Owns:   read-only mappings of the weight files; every tensor points into them.
  * Thread: const after model_open(), so any.
- * Errors: ERR_MODEL (or ERR_IO, ERR_UNSUPPORTED), act ERR_STOP, one line that names the file and the key. */
+ * Errors: ERR_MODEL (files that are away too) or ERR_UNSUPPORTED, act ERR_STOP, one line that names the file and the
+ *         key. */
 #ifndef MODEL_MODEL_H
 #define MODEL_MODEL_H
 

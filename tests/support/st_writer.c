@@ -42,8 +42,15 @@ static void *must(void *p)
     return p;
 }
 
+/* Paths handed out live as long as the test's process; the list keeps them reachable for leak checkers. */
+struct folder {
+    struct folder *next;
+    char path[];
+};
+
 const char *st_folder(const char *name)
 {
+    static struct folder *folders;
     char path[PATH_MAX];
 
     if ((mkdir("build", 0777) != 0 && access("build", W_OK) != 0) ||
@@ -52,7 +59,12 @@ const char *st_folder(const char *name)
     snprintf(path, sizeof path, "build/tmp/%s-XXXXXX", name);
     if (!mkdtemp(path))
         give_up("st_writer: %s cannot be made", path);
-    return must(strdup(path)); /* lives as long as the test's process */
+    size_t n = strlen(path) + 1;
+    struct folder *f = must(malloc(sizeof *f + n));
+    memcpy(f->path, path, n);
+    f->next = folders;
+    folders = f;
+    return f->path;
 }
 
 void st_remove(const char *folder)

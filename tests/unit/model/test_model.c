@@ -271,11 +271,14 @@ Test(model, refuses_folders_that_are_none_and_files_that_are_away)
     struct model *m;
     struct err e;
 
-    cr_expect_eq(model_open(&m, "build/tmp/gone", &e), ERR_IO);
+    cr_expect_eq(model_open(&m, "", &e), ERR_MODEL);
+    cr_expect_str_eq(e.msg, "no model folder is given (model.path, or --model)");
+    cr_expect_eq(model_open(&m, "build/tmp/gone", &e), ERR_MODEL);
+    cr_expect_eq(e.code, ERR_MODEL);
     cr_expect_str_eq(e.msg, "build/tmp/gone: No such file or directory");
-    cr_expect_eq(model_open(&m, "tests/golden/tiny-a/config.json", &e), ERR_IO);
+    cr_expect_eq(model_open(&m, "tests/golden/tiny-a/config.json", &e), ERR_MODEL);
     cr_expect(strstr(e.msg, "not a folder"), "%s", e.msg);
-    cr_expect_eq(model_open(&m, dir, &e), ERR_IO);
+    cr_expect_eq(model_open(&m, dir, &e), ERR_MODEL);
     cr_expect(strstr(e.msg, "no config.json there"), "%s", e.msg);
     c.shards = 3;
     st_write_checkpoint(dir, &c);
@@ -285,7 +288,7 @@ Test(model, refuses_folders_that_are_none_and_files_that_are_away)
     cr_expect_eq(model_open(&m, dir, &e), ERR_MODEL);
     cr_expect(strstr(e.msg, "model-00002-of-00003.safetensors: "), "%s", e.msg);
     cr_assert_eq(unlink(path), 0);
-    cr_expect_eq(model_open(&m, dir, &e), ERR_IO);
+    cr_expect_eq(model_open(&m, dir, &e), ERR_MODEL);
     cr_expect(strstr(e.msg, "model-00002-of-00003.safetensors: No such file"), "%s", e.msg);
     st_write_text(dir, "config.json",
                   "{\"model_type\":\"hunyuan_v1_dense\",\"quantization_config\":{\"quant_method\":"
@@ -328,7 +331,7 @@ Test(model, shapes_open_without_weights)
     struct model *m;
     struct err e;
 
-    cr_expect_eq(model_open_shape(&m, "2b", &e), ERR_IO);
+    cr_expect_eq(model_open_shape(&m, "2b", &e), ERR_MODEL);
     cr_expect(strstr(e.msg, "neither 1.8b nor 7b nor a folder: 2b"), "%s", e.msg);
 }
 
