@@ -68,7 +68,7 @@ static enum err_code load_cuda(const struct backend_ops **out, struct err *e)
         if (access(path, F_OK) != 0)
             continue;
         enum err_code rc = backend_load(out, path, e);
-        if (rc == ERR_OK)
+        if (*out)
             backend_register(*out);
         return rc;
     }
@@ -82,11 +82,12 @@ static enum err_code find_auto(const struct backend_ops **out, struct err *e)
     char text[256], quoted[256];
     struct err why = {0};
 
-    if (backend_find(out, "cuda", &why) == ERR_OK && (*out)->probe(0, text, sizeof text, &why) == ERR_OK) {
+    enum err_code rc = backend_find(out, "cuda", &why);
+    if (*out && (rc = (*out)->probe(0, text, sizeof text, &why)) == ERR_OK) {
         log_event(LOG_INFO, "backend_chosen", "backend=cuda device=%s", log_quote(quoted, sizeof quoted, text));
         return ERR_OK;
     }
-    enum err_code rc = backend_find(out, "cpu", e);
+    rc = backend_find(out, "cpu", e);
     if (rc == ERR_OK)
         log_event(LOG_INFO, "backend_chosen", "backend=cpu why=%s", log_quote(quoted, sizeof quoted, why.msg));
     return rc;

@@ -525,7 +525,8 @@ static int expected_growth(const struct engine *en, const struct request *r, int
     return more > 0 ? more : 0;
 }
 
-/* Is the block after those that were found being computed by a row that has it in its prompt too? */
+/* Is the block after those that were found being computed by a row that has it in its prompt too?  A row with fewer blocks
+ * entered would meet its next one in the index and stop entering. */
 static bool is_being_computed(const struct engine *en, const struct request *r, int n_tokens, int n_found)
 {
     const int end = (n_found + 1) << en->block_shift;
@@ -534,7 +535,7 @@ static bool is_being_computed(const struct engine *en, const struct request *r, 
         return false;
     for (int i = 0; i < en->n_running; i++) {
         const struct row *row = &en->rows[en->running[i]];
-        if (row->pos < row->n_join && row->enters && row->n_entered <= n_found && end <= row->r->n_prompt &&
+        if (row->pos < row->n_join && row->enters && row->n_entered == n_found && end <= row->r->n_prompt &&
             memcmp(row->r->prompt, r->prompt, (size_t)end * sizeof r->prompt[0]) == 0)
             return true;
     }

@@ -6,6 +6,10 @@
  *
  * A finished row leaves at once and a waiting request joins at the next step.  A row that runs out of blocks makes
  * the youngest row go back to the front of the waiting ones; the oldest row is never put back, so all finish.
+ * Order:  put-back ones first, then by priority, then batch by batch.  Nobody waits for ever: a request that saw four
+ *         times max_requests others admitted since it came is next, whatever its priority; one that finds no room is
+ *         not overtaken.  Between equal prompts the first is computed, the others join a step later and share it.
+ * Output: depends on the request alone (backend's options.deterministic): not on neighbours, pool, cache or order.
  * Owns:   rows, the block pool, the prefix index.  Requests and their buffers are the caller's until handed back.
  * Thread: one.  Nothing allocates after open.
  * Limits: waiting requests are bounded by options.max_requests. */
@@ -39,7 +43,8 @@ struct request {
     int max_output; /* > 0; prompt + max_output <= options.max_sequence */
     struct sampling sampling;
     int priority;        /* higher is admitted first */
-    int64_t deadline_ns; /* monotonic; 0 = none */
+    int64_t deadline_ns; /* monotonic; 0 = none; passed (also below 0): FINISH_DEADLINE at the next turn, and without a
+                            token if it was never admitted */
     int32_t *output;     /* room for max_output ids */
     void *owner;
 
@@ -91,12 +96,14 @@ void engine_close(struct engine *en); /* requests still inside are forgotten, th
  * taken and comes back at the next engine_step() with FINISH_ERROR, act ERR_SKIP. */
 MUST_CHECK enum err_code engine_submit(struct engine *en, struct request *const *reqs, int n, struct err *e);
 
-/* Finishes r (waiting or running) as FINISH_CANCELLED; it comes back from the next engine_step(). */
+/* Finishes r (waiting or running) as FINISH_CANCELLED; it comes back from the next engine_step().  One that is done or
+ * outside stays as it is. */
 void engine_cancel(struct engine *en, struct request *r);
 
 /* One turn: deadlines, admission, one step queued if any row can go on, collection of what is due.  Waits for the
  * device only when as many steps are queued as it may run ahead.  Finished requests are written to done[0..cap), *n of
- * them; call again while engine_is_busy().  An error is the device's: act ERR_STOP. */
+ * them, also beside an error; call again while engine_is_busy().  An error is the device's, act ERR_STOP, and the
+ * engine returns it from then on: close it, and what is inside is the caller's again. */
 MUST_CHECK enum err_code engine_step(struct engine *en, struct request **done, int cap, int *n, struct err *e);
 
 bool engine_is_busy(const struct engine *en); /* anything waiting, running or to hand back */

@@ -86,61 +86,103 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
+struct work {
+    int n;
+    struct request *requests, **all, **done;
+    int32_t *ids; /* [n, PROMPT + OUTPUT] */
+};
+
+static void *zeroed(size_t n, size_t size)
+{
+    void *p = calloc(n, size);
+
+    if (!p) {
+        fprintf(stderr, "engine_cost: out of memory\n");
+        exit(1);
+    }
+    return p;
+}
+
+/* 5 templates of 20 tokens, then a text. */
+static struct work work_make(int n)
+{
+    struct work w = {.n = n,
+                     .requests = zeroed((size_t)n, sizeof *w.requests),
+                     .all = zeroed((size_t)n, sizeof *w.all),
+                     .done = zeroed((size_t)n, sizeof *w.done),
+                     .ids = zeroed((size_t)n * (PROMPT + OUTPUT), sizeof *w.ids)};
+
+    for (int i = 0; i < n; i++) {
+        int32_t *prompt = w.ids + (size_t)i * (PROMPT + OUTPUT);
+        for (int k = 0; k < PROMPT; k++)
+            prompt[k] = k < 20 ? k + i % 5 * 100 : i * 64 + k;
+        w.requests[i] = (struct request){.prompt = prompt,
+                                         .n_prompt = PROMPT,
+                                         .max_output = OUTPUT,
+                                         .output = prompt + PROMPT,
+                                         .sampling = {.top_p = 1, .repetition_penalty = 1}};
+        w.all[i] = &w.requests[i];
+    }
+    return w;
+}
+
+static void work_free(struct work *w)
+{
+    free(w->requests);
+    free(w->all);
+    free(w->done);
+    free(w->ids);
+}
+
+static enum err_code measure(struct engine *en, struct work *w, int rows, struct err *e)
+{
+    static int64_t turns[OUTPUT * 8];
+    int n = 0, n_done;
+    int64_t t = clock_mono_ns();
+    enum err_code rc = engine_submit(en, w->all, w->n, e);
+
+    if (rc != ERR_OK)
+        return rc;
+    printf("submit: %.2f us a request\n", (double)(clock_mono_ns() - t) / w->n / 1e3);
+    while (engine_is_busy(en) && n < OUTPUT * 8) {
+        t = clock_mono_ns();
+        if ((rc = engine_step(en, w->done, w->n, &n_done, e)) != ERR_OK)
+            return rc;
+        turns[n++] = clock_mono_ns() - t;
+    }
+    printf("first turns (joins): %.1f, %.1f us\n", (double)turns[0] / 1e3, (double)turns[1] / 1e3);
+    qsort(turns, (size_t)n, sizeof turns[0], by_value);
+    printf("%d rows, %d turns: median %.1f us, 99%% %.1f us, longest %.1f us\n", rows, n, (double)turns[n / 2] / 1e3,
+           (double)turns[n * 99 / 100] / 1e3, (double)turns[n - 1] / 1e3);
+    return ERR_OK;
+}
+
 int main(int argc, char **argv)
 {
-    const int rows = argc > 1 ? atoi(argv[1]) : 256, n = 4 * rows;
     static const int eos[] = {-5};
-    static int64_t turns[OUTPUT * 8];
-    struct request *requests = calloc((size_t)n, sizeof *requests), **all = calloc((size_t)n, sizeof *all);
-    struct request **done = calloc((size_t)n, sizeof *done);
-    int32_t *ids = calloc((size_t)n, (PROMPT + OUTPUT) * sizeof *ids);
+    const int rows = argc > 1 ? atoi(argv[1]) : 256;
     struct engine *en;
     struct err e;
-    int n_turns = 0, n_done;
 
-    if (rows < 1 || !requests || !all || !done || !ids)
-        return 1;
+    if (rows < 1 || rows > 4096) {
+        fprintf(stderr, "usage: engine_cost [ROWS], 1 to 4096\n");
+        return 2;
+    }
+    struct work w = work_make(4 * rows);
+    const struct engine_options o = {
+        .max_requests = w.n, .max_sequence = 1024, .prefix_cache = true, .eos = eos, .n_eos = 1};
     device.info = (struct backend_info){.rows = rows,
                                         .blocks = rows * 40,
                                         .block_tokens = 16,
                                         .step_tokens = 1 << 20,
                                         .max_positions = 1024,
                                         .run_ahead = 2};
-    const struct engine_options o = {
-        .max_requests = n, .max_sequence = 1024, .prefix_cache = true, .eos = eos, .n_eos = 1};
-    if (engine_open(&en, &ops, &device, &o, &e) != ERR_OK) {
+    enum err_code rc = engine_open(&en, &ops, &device, &o, &e);
+    if (rc == ERR_OK)
+        rc = measure(en, &w, rows, &e);
+    if (rc != ERR_OK)
         fprintf(stderr, "engine_cost: %s\n", e.msg);
-        return 1;
-    }
-    for (int i = 0; i < n; i++) {
-        int32_t *prompt = ids + (size_t)i * (PROMPT + OUTPUT);
-        for (int k = 0; k < PROMPT; k++)
-            prompt[k] = k < 20 ? k + i % 5 * 100 : i * 64 + k; /* 5 templates of 20 tokens, then a text */
-        requests[i] = (struct request){.prompt = prompt,
-                                       .n_prompt = PROMPT,
-                                       .max_output = OUTPUT,
-                                       .output = prompt + PROMPT,
-                                       .sampling = {.top_p = 1, .repetition_penalty = 1}};
-        all[i] = &requests[i];
-    }
-    int64_t t = clock_mono_ns();
-    if (engine_submit(en, all, n, &e) != ERR_OK)
-        return 1;
-    printf("submit: %.2f us a request\n", (double)(clock_mono_ns() - t) / n / 1e3);
-    while (engine_is_busy(en) && n_turns < OUTPUT * 8) {
-        t = clock_mono_ns();
-        if (engine_step(en, done, n, &n_done, &e) != ERR_OK)
-            return 1;
-        turns[n_turns++] = clock_mono_ns() - t;
-    }
-    printf("first turns (joins): %.1f, %.1f us\n", (double)turns[0] / 1e3, (double)turns[1] / 1e3);
-    qsort(turns, (size_t)n_turns, sizeof turns[0], by_value);
-    printf("%d rows, %d turns: median %.1f us, 99%% %.1f us, longest %.1f us\n", rows, n_turns,
-           (double)turns[n_turns / 2] / 1e3, (double)turns[n_turns * 99 / 100] / 1e3, (double)turns[n_turns - 1] / 1e3);
     engine_close(en);
-    free(requests);
-    free(all);
-    free(done);
-    free(ids);
-    return 0;
+    work_free(&w);
+    return rc != ERR_OK;
 }
