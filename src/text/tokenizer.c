@@ -156,6 +156,11 @@ int tokenizer_special(const struct tokenizer *t, const char *spelling)
     return vocab_find_added(t->vocab, spelling);
 }
 
+const unsigned char *tokenizer_token_bytes(const struct tokenizer *t, int id, size_t *len)
+{
+    return vocab_bytes(t->vocab, id, len);
+}
+
 bool tokenizer_is_special(const struct tokenizer *t, int id)
 {
     return id >= 0 && id < t->vocab->size && t->vocab->token[id].is_special;

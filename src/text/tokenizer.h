@@ -28,6 +28,8 @@ void tokenizer_close(struct tokenizer *t);
 int tokenizer_size(const struct tokenizer *t);
 /* Id of an added (special) token by its exact spelling, or -1. */
 int tokenizer_special(const struct tokenizer *t, const char *spelling);
+/* The bytes of token id, which need not be valid UTF-8; NULL for an id that does not exist. */
+const unsigned char *tokenizer_token_bytes(const struct tokenizer *t, int id, size_t *len);
 bool tokenizer_is_special(const struct tokenizer *t, int id);
 
 /* Scratch, PCRE2 match data and the bounded cache of pre-tokenized words. */
