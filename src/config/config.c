@@ -14,6 +14,7 @@
 #include "config/config_check.h"
 #include "config/config_table.h"
 #include "config/config_value.h"
+#include "config/config_widen.h"
 
 enum { MAX_FILE_BYTES = 1 << 20, MAX_STRINGS_BYTES = 16 << 20, WHERE_BYTES = 80, AT_BYTES = 256 };
 static const char environment_prefix[] = "TRANSLATE_WORKER_";
@@ -160,10 +161,14 @@ static enum err_code take_text(struct config *c, const char *text, const char *w
     enum err_code rc = refuse_includes(text, where, e);
     config_t file;
 
+    char *widened;
+
     if (rc != ERR_OK)
         return rc;
+    if (!(widened = config_widen(text)))
+        return err_set(e, ERR_NOMEM, ERR_STOP, "config: out of memory");
     config_init(&file);
-    if (!config_read_string(&file, text)) {
+    if (!config_read_string(&file, widened)) {
         rc = err_set(e, ERR_CONFIG, ERR_STOP, "%s:%d: %s", where, config_error_line(&file), config_error_text(&file));
     } else {
         const config_setting_t *root = config_root_setting(&file);
@@ -172,6 +177,7 @@ static enum err_code take_text(struct config *c, const char *text, const char *w
             rc = take_group(c, config_setting_get_elem(root, (unsigned)i), where, e);
     }
     config_destroy(&file);
+    free(widened);
     return rc;
 }
 

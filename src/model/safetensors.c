@@ -16,11 +16,15 @@
 enum { LENGTH_BYTES = 8, MAX_HEADER_BYTES = 100 * 1000 * 1000, MAX_DIMS = 8, WHERE_BYTES = 96 };
 static const int64_t max_elements = INT64_C(1) << 48;
 
+struct named {
+    const struct st_tensor *tensor;
+};
+
 struct safetensors {
     char *path;
-    json_t *header;             /* owns the names */
-    struct st_tensor *tensors;  /* in the order of their data */
-    struct st_tensor **by_name; /* sorted */
+    json_t *header;            /* owns the names */
+    struct st_tensor *tensors; /* in the order of their data */
+    struct named *by_name;     /* sorted */
     size_t n;
     void *map; /* NULL: the bytes are the caller's */
     size_t map_bytes;
@@ -122,9 +126,10 @@ static enum err_code read_tensor(struct st_tensor *t, const char *name, const js
         return rc;
     if ((rc = read_range(t, json_object_get(v, "data_offsets"), data, data_bytes, where, e)) != ERR_OK)
         return rc;
-    if ((uint64_t)(elements * size) != t->bytes)
-        return bad_tensor(e, where, name, "data_offsets span %zu bytes, its shape in %s takes %lld", t->bytes, t->dtype,
-                          (long long)(elements * size));
+    const uint64_t takes = (uint64_t)elements * (uint64_t)size;
+    if (takes != t->bytes)
+        return bad_tensor(e, where, name, "data_offsets span %zu bytes, its shape in %s takes %llu", t->bytes, t->dtype,
+                          (unsigned long long)takes);
     return ERR_OK;
 }
 
@@ -140,9 +145,9 @@ static int compare_data(const void *a, const void *b)
 
 static int compare_name(const void *a, const void *b)
 {
-    const struct st_tensor *const *x = a, *const *y = b;
+    const struct named *x = a, *y = b;
 
-    return strcmp((*x)->name, (*y)->name);
+    return strcmp(x->tensor->name, y->tensor->name);
 }
 
 /* The data must be covered exactly once: an overlap aliases two tensors, a gap is somewhere to hide. */
@@ -231,7 +236,7 @@ static enum err_code build_table(struct safetensors *s, const unsigned char *dat
     }
     qsort(s->tensors, s->n, sizeof *s->tensors, compare_data);
     for (size_t i = 0; i < s->n; i++)
-        s->by_name[i] = &s->tensors[i];
+        s->by_name[i].tensor = &s->tensors[i];
     qsort(s->by_name, s->n, sizeof *s->by_name, compare_name);
     return check_cover(s, data, data_bytes, where, e);
 }
@@ -244,7 +249,8 @@ enum err_code safetensors_parse(struct safetensors **out, const void *bytes, siz
 
     *out = NULL;
     if (!s || !(s->path = strdup(where))) {
-        rc = err_set(e, ERR_NOMEM, ERR_STOP, "%s: out of memory", path_tail(where));
+        err_set(e, ERR_NOMEM, ERR_STOP, "%s: out of memory", path_tail(where));
+        rc = ERR_NOMEM;
         goto out;
     }
     if ((rc = load_header(&s->header, bytes, n, &header_bytes, where, e)) != ERR_OK)
@@ -291,7 +297,7 @@ enum err_code safetensors_open(struct safetensors **out, const char *path, struc
     enum err_code rc;
 
     *out = NULL;
-    if ((rc = map_file(&map, &n, path, e)) != ERR_OK)
+    if ((rc = map_file(&map, &n, path, e)) != ERR_OK || !map)
         return rc;
     if ((rc = safetensors_parse(out, map, n, path, e)) != ERR_OK) {
         munmap(map, n);
@@ -327,10 +333,10 @@ const struct st_tensor *safetensors_at(const struct safetensors *s, size_t i)
 
 const struct st_tensor *safetensors_find(const struct safetensors *s, const char *name)
 {
-    const struct st_tensor key = {.name = name}, *want = &key;
-    struct st_tensor **hit = bsearch(&want, s->by_name, s->n, sizeof *s->by_name, compare_name);
+    const struct st_tensor t = {.name = name};
+    const struct named key = {&t}, *hit = bsearch(&key, s->by_name, s->n, sizeof *s->by_name, compare_name);
 
-    return hit ? *hit : NULL;
+    return hit ? hit->tensor : NULL;
 }
 
 const char *safetensors_path(const struct safetensors *s)

@@ -77,7 +77,7 @@ Test(config, reads_every_kind_of_value)
     cr_assert_eq(parse(&c,
                        "model: { path = \"/models/\" \"mt\"; force_template = TRUE; };\n"
                        "engine = { gpu_memory_fraction = 0.5; threads = 0x2 };\n"
-                       "wire: { result_encoding = \"registry\"; result_schema_id = 4294967295L; };\n"
+                       "wire: { result_encoding = \"registry\"; result_schema_id = 4294967295; };\n"
                        "dead_letter: { max_share = 1; };\n"
                        "kafka: { properties = ( \"security.protocol=SASL_SSL\", \"sasl.password=a=b;c\" ); };\n"
                        "log: { level = \"debug\"; };\n",
@@ -106,6 +106,12 @@ Test(config, an_error_names_file_line_key_what_was_found_and_what_is_allowed)
         {"http: { port = 65536; };", "worker.cfg:1: http.port: found 65536, allowed is an integer from 0 to 65535"},
         {"http: { port = -1; };", "worker.cfg:1: http.port: found -1, allowed is an integer from 0 to 65535"},
         {"http: { port = 9223372036854775807L; };",
+         "worker.cfg:1: http.port: found 9223372036854775807, allowed is an integer from 0 to 65535"},
+        {"http: { port = 4294967297; };",
+         "worker.cfg:1: http.port: found 4294967297, allowed is an integer from 0 to 65535"},
+        {"http: { port = 0x100000001; };",
+         "worker.cfg:1: http.port: found 4294967297, allowed is an integer from 0 to 65535"},
+        {"http: { port = 99999999999999999999; };",
          "worker.cfg:1: http.port: found 9223372036854775807, allowed is an integer from 0 to 65535"},
         {"engine: { gpu_memory_fraction = 1.5; };",
          "worker.cfg:1: engine.gpu_memory_fraction: found 1.5, allowed is a number from 0.05 to 0.99"},
