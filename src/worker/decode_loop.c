@@ -183,16 +183,19 @@ static void settle(struct decode_loop *d, struct task *t)
     }
 }
 
-/* Publishes the engine's figures, and whether it gets on: the watchdog reads both. */
+/* Publishes the engine's figures, and since when it makes no token although it could: the watchdog reads both. */
 static void report(struct decode_loop *d, uint64_t *tokens)
 {
     struct engine_stats s;
 
     engine_get_stats(d->engine, &s);
     stats_set_engine(d->stats, &s);
-    if (s.prompt_tokens + s.cached_tokens + s.output_tokens != *tokens || d->n_active == 0)
-        atomic_store_explicit(&d->health->progress_ns, clock_mono_ns(), memory_order_relaxed);
-    *tokens = s.prompt_tokens + s.cached_tokens + s.output_tokens;
+    uint64_t sum = s.prompt_tokens + s.cached_tokens + s.output_tokens;
+    if (d->n_active == 0)
+        atomic_store(&d->health->progress_ns, 0);
+    else if (sum != *tokens || atomic_load(&d->health->progress_ns) == 0)
+        atomic_store(&d->health->progress_ns, clock_mono_ns());
+    *tokens = sum;
 }
 
 static bool turn(struct decode_loop *d)

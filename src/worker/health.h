@@ -27,7 +27,7 @@ struct health {
     int64_t loop_limit_ns, stall_limit_ns; /* const once the loops run */
     _Atomic int64_t turned_ns[LOOPS];      /* of the last turn; 0 = does not run */
     _Atomic int phase;
-    _Atomic int64_t progress_ns; /* the decoder's last token, or when it last had nothing to do */
+    _Atomic int64_t progress_ns; /* the decoder's last token, or the first request; 0 = nothing to decode */
     _Atomic bool obstacle[OBSTACLES];
     _Atomic bool joined; /* in the group */
 };

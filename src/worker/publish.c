@@ -185,16 +185,19 @@ static void send_queued(struct publish *p)
     }
 }
 
+/* One at a time, so that what came before the job that stops the worker is on its way. */
 static void take_finished(struct publish *p, int64_t now)
 {
     struct task *t;
 
+    while ((t = task_delay_pop(&p->delayed, now)))
+        task_list_add(&p->queued, t);
+    send_queued(p);
     while (!halt_is_failed(p->halt) && (t = queue_pop(p->finished, 0))) {
         t->tries = 0;
         write_out(p, t);
+        send_queued(p);
     }
-    while ((t = task_delay_pop(&p->delayed, now)))
-        task_list_add(&p->queued, t);
 }
 
 static void wait(struct publish *p)
@@ -222,7 +225,6 @@ void publish_run(struct publish *p)
     while (!halt_is_aborted(p->halt)) {
         health_turn(p->health, LOOP_PUBLISHER);
         take_finished(p, clock_mono_ns());
-        send_queued(p);
         publisher_turn(p->publisher, 0);
         if (is_finished(p))
             break;

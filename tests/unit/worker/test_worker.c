@@ -1,0 +1,385 @@
+/* The whole pipeline in one process, against librdkafka's in-process cluster and a fake backend. */
+#include "tests/support/worker_case.h"
+
+#include <criterion/criterion.h>
+#include <librdkafka/rdkafka.h>
+#include <librdkafka/rdkafka_mock.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static struct worker_case wc;
+
+static int count_code(const struct seen *d, int n, const char *code)
+{
+    int k = 0;
+
+    for (int i = 0; i < n; i++)
+        k += strcmp(d[i].code, code) == 0;
+    return k;
+}
+
+static const struct seen *find_id(const struct seen *r, int n, const char *id)
+{
+    for (int i = 0; i < n; i++)
+        if (strcmp(r[i].id, id) == 0)
+            return &r[i];
+    return NULL;
+}
+
+/* Every job prefix-0 .. prefix-(n-1) has a result; returns how many repeats there are. */
+static int expect_all(const struct seen *r, int n_results, const char *prefix, int n)
+{
+    char id[64];
+    int repeats = 0;
+
+    for (int i = 0; i < n; i++) {
+        int times = 0;
+        snprintf(id, sizeof id, "%s-%d", prefix, i);
+        for (int k = 0; k < n_results; k++)
+            times += strcmp(r[k].id, id) == 0;
+        cr_assert_geq(times, 1, "job %s has no result", id);
+        repeats += times - 1;
+    }
+    return repeats;
+}
+
+static struct outgoing json(const char *text)
+{
+    return worker_case_value(text, strlen(text));
+}
+
+#define TRACE "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+
+Test(worker, poison_among_good_jobs_stops_nothing_and_each_lands_where_it_belongs, .timeout = 120)
+{
+    enum { HUGE_BYTES = 3 << 20, LONG = 60000 };
+    static const struct header trace = {"traceparent", TRACE, sizeof TRACE - 1};
+    struct outgoing o[16];
+    struct seen *r, *d;
+    int n = 0, n_r, n_d;
+    char *huge = malloc(HUGE_BYTES), *too_long = malloc(LONG + 200), *page = malloc(1 << 20);
+
+    memset(huge, 'x', HUGE_BYTES);
+    int k = sprintf(too_long, "{\"job_id\": \"long\", \"target_lang\": \"de\", \"text\": \"");
+    for (; k < LONG; k += 5)
+        memcpy(too_long + k, "word ", 5);
+    strcpy(too_long + k, "\"}");
+
+    worker_case_open(&wc, (const char *const[]){"limits.max_record_bytes=2000000", NULL});
+    worker_case_start(&wc);
+    o[n++] = worker_case_value("", 0);
+    o[n++] = worker_case_value(NULL, 0);
+    o[n++] = worker_case_value("\x00\x00\x00\x00", 4);
+    o[n++] = worker_case_value("\xC3\x01garbage!garbage", 17);
+    o[n++] = worker_case_value(huge, HUGE_BYTES);
+    o[n++] = json("{\"job_id\": \"half");
+    o[n++] = json("{\"job_id\": \"m\", \"text\": \"a\"}");
+    o[n++] = json("{\"job_id\": \"l\", \"text\": \"a\", \"target_lang\": \"Klingon\"}");
+    o[n++] = json("{\"job_id\": \"s\", \"text\": \"a\", \"target_lang\": \"de\", \"source_lang\": \"xx\"}");
+    o[n++] = json("{\"job_id\": \"e\", \"text\": \" \\n\\u3000\", \"target_lang\": \"de\"}");
+    o[n++] = json("{\"job_id\": \"x\", \"text\": \"a\", \"target_lang\": \"de\", \"deadline\": 1}");
+    o[n++] = json("{\"job_id\": \"c\", \"text\": \"a\", \"target_lang\": \"de\", \"context\": \"b\"}");
+    o[n++] =
+        json("{\"job_id\": \"p\", \"text\": \"a\", \"target_lang\": \"de\", \"options\": {\"repetition_penalty\": 0}}");
+    o[n++] = json(too_long);
+    o[n] = json("{\"job_id\": \"traced\", \"text\": \"Good morning.\", \"target_lang\": \"German\"}");
+    o[n].headers = &trace;
+    o[n].n_headers = 1;
+    o[n].key = "key";
+    o[n].key_size = 3;
+    worker_case_send(&wc, o, n + 1);
+    worker_case_jobs(&wc, "good", 31);
+    worker_case_jobs(&wc, "good", 1); /* a job id twice: translated twice, both to the same text */
+    worker_case_until(&wc, worker_case_has_finished, n + 33, "all jobs at their ends");
+    worker_case_until(&wc, worker_case_is_ready, 0, "ready");
+    cr_assert_eq(worker_case_get(&wc, "/ready", NULL, 0), 200);
+    cr_assert_eq(worker_case_get(&wc, "/live", NULL, 0), 200);
+    cr_assert_eq(worker_case_get(&wc, "/metrics", page, 1 << 20), 200);
+    cr_assert(strstr(page, "translate_worker_jobs_total{outcome=\"result\"} 33\n"), "%s", page);
+    cr_assert(strstr(page, "translate_worker_dead_letters_total{code=\"UNDECODABLE\"}"));
+    cr_assert_eq(worker_case_get(&wc, "/status", page, 1 << 20), 200);
+    cr_assert(strstr(page, "\"committed\""));
+    cr_assert_eq(worker_case_get(&wc, "/", page, 1 << 20), 200);
+    cr_assert(strstr(page, "<!doctype html>"));
+    worker_case_stop(&wc);
+    cr_assert_eq(wc.rc, ERR_OK, "%s", wc.e.msg);
+
+    n_r = worker_case_read(&wc, false, 33, 5000, &r);
+    n_d = worker_case_read(&wc, true, n, 5000, &d);
+    cr_assert_eq(n_r, 33);
+    cr_assert_eq(n_d, n);
+    cr_assert_eq(expect_all(r, n_r, "good", 31), 1);
+    cr_assert_geq(count_code(d, n_d, "UNDECODABLE"), 4);
+    cr_assert_eq(count_code(d, n_d, "MISSING_FIELD"), 1);
+    cr_assert_eq(count_code(d, n_d, "UNKNOWN_LANGUAGE"), 2);
+    cr_assert_eq(count_code(d, n_d, "EMPTY_TEXT"), 1);
+    cr_assert_eq(count_code(d, n_d, "DEADLINE_PASSED"), 1);
+    cr_assert_eq(count_code(d, n_d, "UNSUPPORTED"), 1);
+    cr_assert_eq(count_code(d, n_d, "INVALID_FIELD"), 1);
+    cr_assert_geq(count_code(d, n_d, "TEXT_TOO_LONG"), 1);
+    int nulls = 0, empties = 0, huges = 0;
+    for (int i = 0; i < n_d; i++) {
+        cr_assert_str_eq(d[i].topic, wc.cfg.kafka.request_topic);
+        cr_assert_geq(d[i].offset, 0);
+        nulls += d[i].value_size == SIZE_MAX;
+        empties += d[i].value_size == 0;
+        huges += d[i].value_size == HUGE_BYTES;
+    }
+    cr_assert_eq(nulls, 1, "null stays null");
+    cr_assert_eq(empties, 1);
+    cr_assert_eq(huges, 1, "the original bytes");
+    const struct seen *traced = find_id(r, n_r, "traced");
+    cr_assert_not_null(traced);
+    cr_assert_eq(memcmp(traced->trace, TRACE, 36), 0);
+    cr_assert_neq(memcmp(traced->trace, TRACE, 52), 0);
+    cr_assert_eq(worker_case_committed(&wc, 0) + worker_case_committed(&wc, 1), n + 33, "all is committed");
+    free(r);
+    free(d);
+    free(huge);
+    free(too_long);
+    free(page);
+    worker_case_close(&wc);
+}
+
+Test(worker, stop_under_load_loses_nothing_and_repeats_nothing, .timeout = 120)
+{
+    enum { N = 600 };
+    struct seen *r;
+    int n_r;
+
+    worker_case_open(&wc, NULL);
+    wc.fake.step_ns = 2 * NS_PER_MS;
+    worker_case_jobs(&wc, "job", N);
+    worker_case_start(&wc);
+    worker_case_until(&wc, worker_case_has_results, 60, "60 results");
+    int64_t begin = clock_mono_ns();
+    worker_case_stop(&wc);
+    cr_assert_eq(wc.rc, ERR_OK, "%s", wc.e.msg);
+    cr_assert_lt(clock_mono_ns() - begin, 10 * NS_PER_S);
+    n_r = worker_case_read(&wc, false, 0, 0, &r);
+    cr_assert_lt(n_r, N, "it stopped in the middle");
+    for (int p = 0; p < 2; p++)
+        cr_assert_leq(worker_case_committed(&wc, p), n_r, "nothing is committed that was not published");
+    free(r);
+    worker_case_start(&wc);
+    worker_case_until(&wc, worker_case_has_results, N - n_r, "the rest");
+    worker_case_stop(&wc);
+    n_r = worker_case_read(&wc, false, N, 5000, &r);
+    cr_assert_eq(expect_all(r, n_r, "job", N), n_r - N);
+    cr_assert_eq(worker_case_committed(&wc, 0) + worker_case_committed(&wc, 1), N);
+    cr_assert_leq(n_r - N, wc.cfg.delivery.max_in_flight_jobs);
+    free(r);
+    worker_case_close(&wc);
+}
+
+Test(worker, device_failure_has_its_own_error_and_commits_nothing_unpublished, .timeout = 120)
+{
+    enum { N = 100 };
+    struct seen *r;
+    int n_r;
+
+    worker_case_open(&wc, NULL);
+    wc.fake.fail_after_steps = 40;
+    worker_case_jobs(&wc, "job", N);
+    worker_case_start(&wc);
+    worker_case_wait(&wc);
+    cr_assert_eq(wc.rc, ERR_DEVICE, "%s", wc.e.msg);
+    n_r = worker_case_read(&wc, false, 0, 0, &r);
+    int64_t committed = 0;
+    for (int p = 0; p < 2; p++)
+        if (worker_case_committed(&wc, p) > 0)
+            committed += worker_case_committed(&wc, p);
+    cr_assert_leq(committed, n_r);
+    free(r);
+    wc.fake.fail_after_steps = 0;
+    worker_case_start(&wc);
+    worker_case_until(&wc, worker_case_has_results, N - (int)committed, "the rest by a new worker");
+    worker_case_stop(&wc);
+    cr_assert_eq(wc.rc, ERR_OK, "%s", wc.e.msg);
+    n_r = worker_case_read(&wc, false, N, 5000, &r);
+    expect_all(r, n_r, "job", N);
+    free(r);
+    worker_case_close(&wc);
+}
+
+Test(worker, stops_loudly_when_everything_is_undecodable, .timeout = 120)
+{
+    enum { N = 400 };
+    struct outgoing o[N];
+    struct seen *d;
+
+    worker_case_open(&wc, (const char *const[]){"dead_letter.max_run=50", NULL});
+    for (int i = 0; i < N; i++) {
+        o[i] = json("not a job");
+        o[i].partition = i % 2;
+    }
+    worker_case_send(&wc, o, N);
+    worker_case_start(&wc);
+    worker_case_wait(&wc);
+    cr_assert_eq(wc.rc, ERR_POISON, "%s", wc.e.msg);
+    cr_assert(strstr(wc.e.msg, "dead_letter.max_run"));
+    int n_d = worker_case_read(&wc, true, 50, 2000, &d);
+    cr_assert_eq(n_d, 50, "not one more than allowed: %d", n_d);
+    cr_assert_leq(worker_case_committed(&wc, 0) + worker_case_committed(&wc, 1), 50);
+    free(d);
+    worker_case_close(&wc);
+}
+
+Test(worker, result_too_large_becomes_a_dead_letter_in_one_attempt, .timeout = 120)
+{
+    struct seen *r, *d;
+
+    worker_case_open(&wc, NULL);
+    worker_case_start(&wc);
+    worker_case_until(&wc, worker_case_is_ready, 0, "ready");
+    worker_case_jobs(&wc, "before", 2);
+    worker_case_until(&wc, worker_case_has_results, 2, "two results");
+    struct outgoing big = json("{\"job_id\": \"big\", \"text\": \"Good day.\", \"target_lang\": \"de\"}");
+    worker_case_send(&wc, &big, 1);
+    worker_case_until(&wc, worker_case_has_results, 3, "it is fine as such");
+    /* the request's own, then the result's: refused with its batch, and again alone */
+    rd_kafka_mock_push_request_errors(embedded_cluster(wc.broker), 0 /* Produce */, 3, RD_KAFKA_RESP_ERR_NO_ERROR,
+                                      RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE, RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE);
+    worker_case_send(&wc, &big, 1);
+    worker_case_until(&wc, worker_case_has_finished, 4, "the refused one's end");
+    worker_case_jobs(&wc, "after", 2);
+    worker_case_until(&wc, worker_case_has_results, 5, "those after it");
+    worker_case_stop(&wc);
+    cr_assert_eq(wc.rc, ERR_OK, "%s", wc.e.msg);
+    int n_d = worker_case_read(&wc, true, 1, 2000, &d), n_r = worker_case_read(&wc, false, 5, 2000, &r);
+    cr_assert_eq(n_d, 1);
+    cr_assert_str_eq(d[0].code, "RESULT_TOO_LARGE");
+    cr_assert_eq(n_r, 5);
+    cr_assert_eq(worker_case_committed(&wc, 0) + worker_case_committed(&wc, 1), 6);
+    free(r);
+    free(d);
+    worker_case_close(&wc);
+}
+
+static bool is_unready(struct worker_case *c, int n)
+{
+    return !worker_case_is_ready(c, n);
+}
+
+Test(worker, broker_that_goes_away_is_waited_for_and_nothing_is_lost, .timeout = 120)
+{
+    enum { N = 200 };
+    struct seen *r, *d;
+
+    worker_case_open(&wc, NULL);
+    wc.fake.step_ns = 3 * NS_PER_MS;
+    worker_case_jobs(&wc, "job", N);
+    wc.cfg.delivery.publish_timeout_ms = 1000;
+    worker_case_start(&wc);
+    worker_case_until(&wc, worker_case_has_results, 20, "twenty results");
+    rd_kafka_mock_broker_set_down(embedded_cluster(wc.broker), 1);
+    worker_case_until(&wc, is_unready, 0, "not ready while no broker answers");
+    nanosleep(&(struct timespec){2, 0}, NULL); /* longer than one publish attempt lasts */
+    rd_kafka_mock_broker_set_up(embedded_cluster(wc.broker), 1);
+    worker_case_until(&wc, worker_case_has_results, N, "all of them");
+    worker_case_until(&wc, worker_case_is_ready, 0, "ready again");
+    worker_case_stop(&wc);
+    cr_assert_eq(wc.rc, ERR_OK, "%s", wc.e.msg);
+    int n_r = worker_case_read(&wc, false, N, 5000, &r);
+    expect_all(r, n_r, "job", N);
+    cr_assert_eq(worker_case_read(&wc, true, 0, 0, &d), 0, "a broker that is away is no reason for a dead letter");
+    free(r);
+    free(d);
+    worker_case_close(&wc);
+}
+
+Test(worker, drain_is_bounded_and_what_is_left_is_read_again, .timeout = 120)
+{
+    enum { N = 20 };
+    struct seen *r;
+
+    worker_case_open(&wc, (const char *const[]){"delivery.drain_timeout_ms=300", NULL});
+    wc.fake.step_ns = 700 * NS_PER_MS;
+    wc.fake.eos_one_in = 0;
+    worker_case_start(&wc);
+    wc.w->health.stall_limit_ns = 200 * NS_PER_MS;
+    worker_case_until(&wc, worker_case_is_ready, 0, "ready");
+    worker_case_jobs(&wc, "slow", N);
+    worker_case_until(&wc, is_unready, 0, "not ready while requests wait and no token comes");
+    cr_assert_eq(worker_case_get(&wc, "/live", NULL, 0), 200);
+    int64_t begin = clock_mono_ns();
+    worker_case_stop(&wc);
+    cr_assert_eq(wc.rc, ERR_TIMEOUT, "%s", wc.e.msg);
+    cr_assert_lt(clock_mono_ns() - begin, 3 * NS_PER_S);
+    cr_assert_leq(worker_case_committed(&wc, 0), 0);
+    cr_assert_leq(worker_case_committed(&wc, 1), 0);
+    wc.fake.step_ns = 0;
+    wc.fake.eos_one_in = 5;
+    worker_case_start(&wc);
+    worker_case_until(&wc, worker_case_has_results, N, "all by the next worker");
+    worker_case_stop(&wc);
+    int n_r = worker_case_read(&wc, false, N, 5000, &r);
+    cr_assert_eq(expect_all(r, n_r, "slow", N), 0);
+    free(r);
+    worker_case_close(&wc);
+}
+
+Test(worker, deadline_ends_a_job_in_the_batch_within_a_step, .timeout = 120)
+{
+    struct outgoing o;
+    struct seen *d;
+    char text[200];
+
+    worker_case_open(&wc, NULL);
+    wc.fake.step_ns = 20 * NS_PER_MS;
+    wc.fake.eos_one_in = 0;
+    worker_case_start(&wc);
+    worker_case_until(&wc, worker_case_is_ready, 0, "ready");
+    snprintf(
+        text, sizeof text,
+        "{\"job_id\": \"late\", \"text\": \"A sentence that takes a while.\", \"target_lang\": \"de\", \"deadline\": "
+        "%lld}",
+        (long long)clock_wall_ms() + 500);
+    o = json(text);
+    worker_case_send(&wc, &o, 1);
+    int64_t begin = clock_mono_ns();
+    worker_case_until(&wc, worker_case_has_finished, 1, "the end of it");
+    cr_assert_lt(clock_mono_ns() - begin, 1500 * NS_PER_MS);
+    worker_case_stop(&wc);
+    cr_assert_eq(worker_case_read(&wc, true, 1, 2000, &d), 1);
+    cr_assert_str_eq(d[0].code, "DEADLINE_PASSED");
+    free(d);
+    worker_case_close(&wc);
+}
+
+Test(worker, registry_that_is_away_holds_its_own_records_only, .timeout = 120)
+{
+    struct outgoing framed = worker_case_value("\x00\x00\x00\x00\x2A\x02\x61", 7);
+    struct seen *d;
+
+    worker_case_open(&wc, (const char *const[]){"wire.registry_url=http://127.0.0.1:9", "wire.registry_timeout_ms=500",
+                                                NULL});
+    framed.partition = 0;
+    worker_case_send(&wc, &framed, 1);
+    worker_case_start(&wc);
+    worker_case_jobs(&wc, "job", 20);
+    worker_case_until(&wc, worker_case_has_results, 20, "the others");
+    worker_case_until(&wc, is_unready, 0, "not ready");
+    worker_case_stop(&wc);
+    cr_assert_eq(wc.rc, ERR_OK, "%s", wc.e.msg);
+    cr_assert_eq(worker_case_committed(&wc, 0), -1, "it is the first of its partition");
+    cr_assert_eq(worker_case_committed(&wc, 1), 10);
+    cr_assert_eq(worker_case_read(&wc, true, 0, 0, &d), 0);
+    free(d);
+    worker_case_close(&wc);
+}
+
+Test(worker, broker_that_is_not_there_at_start_is_waited_for_and_a_stop_honoured, .timeout = 60)
+{
+    worker_case_open(&wc, NULL);
+    snprintf(wc.bootstrap, sizeof wc.bootstrap, "127.0.0.1:9");
+    worker_case_start(&wc);
+    cr_assert_eq(worker_case_get(&wc, "/live", NULL, 0), 200);
+    cr_assert_eq(worker_case_get(&wc, "/ready", NULL, 0), 503);
+    int64_t begin = clock_mono_ns();
+    worker_case_stop(&wc);
+    cr_assert_eq(wc.rc, ERR_OK, "%s", wc.e.msg);
+    cr_assert_lt(clock_mono_ns() - begin, 5 * NS_PER_S);
+    worker_case_close(&wc);
+}
