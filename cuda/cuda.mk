@@ -1,12 +1,65 @@
-# The CUDA backend: one shared library beside the binary, built where nvcc is.
+# The CUDA backend: one shared library beside the binary, built where nvcc is.  It needs nothing but the toolkit's
+# compiler and headers: every kernel is here.  NVCC_ARCHS=90a builds for one card only, which is quicker.
 
-CUDA_SO := $(BUILD)/translate-worker-cuda.so
+CUDA_SO    := $(BUILD)/translate-worker-cuda.so
+NVCC_ARCHS ?= 80 86 89 90a 100 120
 
-.PHONY: cuda
+.PHONY: cuda gpu-programs test-gpu
 ifeq ($(NVCC),)
 cuda:
 	@echo "cuda: no nvcc here, the CUDA backend is skipped (set NVCC=... to build it)"
+gpu-programs test-gpu:
+	@echo "$@: no nvcc here, skipped"
 else
-cuda:
-	@:
+
+# nvcc may be a script elsewhere: it knows where its toolkit is
+CUDA_HOME ?= $(realpath $(shell $(NVCC) --dryrun -E -x cu /dev/null 2>&1 | sed -n 's/^\#$$ TOP=//p'))
+CUDA_SRC  := $(wildcard cuda/*.c)
+CUDA_CU   := $(wildcard cuda/*.cu)
+CUDA_OBJS := $(CUDA_SRC:%.c=$(BUILD)/cuda/%.o) $(CUDA_CU:%.cu=$(BUILD)/cuda/%.o)
+CUDA_LIBS := -L$(CUDA_HOME)/lib64 -lcudart_static -ldl -lrt -lpthread
+CUDA_CFLAGS := $(filter-out -fsanitize%,$(CFLAGS)) -fPIC -fvisibility=hidden -isystem $(CUDA_HOME)/include
+NVCC_FLAGS := -std=c++17 -O3 -lineinfo -I. -Isrc --threads 2 -Xcompiler -fPIC,-fvisibility=hidden,-fno-exceptions,-fno-threadsafe-statics,-Wall,-Wextra \
+	$(if $(WERROR),-Werror all-warnings) $(foreach a,$(NVCC_ARCHS),-gencode arch=compute_$(a),code=sm_$(a))
+
+cuda: $(CUDA_SO)
+
+$(CUDA_SO): $(CUDA_OBJS)
+	$(CC) -shared -pthread $^ $(CUDA_LIBS) -lm -o $@
+
+$(BUILD)/cuda/%.o: %.c
+	@mkdir -p $(@D)
+	$(CC) $(CUDA_CFLAGS) -c $< -o $@
+
+$(BUILD)/cuda/%.o: %.cu
+	@mkdir -p $(@D)
+	$(NVCC) $(NVCC_FLAGS) -MMD -MP -MF $(@:.o=.d) -c $< -o $@
+
+# Programs for a machine with a card and nothing else: linked against what they need, not Kafka and its like.
+GPU_TEST  := $(BUILD)/gpu/test-gpu
+GPU_BENCH := $(BUILD)/gpu/bench-device
+GPU_GOLDEN := $(BUILD)/gpu/golden
+GPU_PARTS := $(patsubst %.c,$(BUILD)/obj/%.o,$(wildcard src/base/*.c src/model/*.c src/engine/*.c src/cpu/*.c tests/ref/*.c)) \
+	$(patsubst %,$(BUILD)/obj/tests/support/%.o,evaluation decode)
+GPU_LINK = $(CC) $(LDFLAGS) -Wl,--as-needed -Wl,-rpath,'$$ORIGIN'
+
+gpu-programs: cuda $(GPU_TEST) $(GPU_GOLDEN)
+
+$(BUILD)/gpu/parts.a: $(GPU_PARTS)
+	@mkdir -p $(@D)
+	@rm -f $@
+	ar rcs $@ $^
+
+$(GPU_TEST): $(patsubst %.c,$(BUILD)/cuda/%.o,$(wildcard tests/gpu/*.c)) $(BUILD)/gpu/parts.a $(CUDA_OBJS)
+	$(GPU_LINK) $^ $(CUDA_LIBS) $(LIBS) -o $@
+
+$(GPU_GOLDEN): $(BUILD)/obj/tests/tools/golden.o $(BUILD)/gpu/parts.a $(CUDA_SO)
+	$(GPU_LINK) -Wl,--whole-archive $(BUILD)/gpu/parts.a -Wl,--no-whole-archive $< $(LIBS) -o $@
+	cp $(CUDA_SO) $(@D)
+
+test-gpu: gpu-programs ## kernels and the whole backend against their references; skips where no card is
+	@$(GPU_TEST)
+	@$(GPU_GOLDEN) --backend cuda --logits-tolerance 2e-2 --gap 0.5 --sampling-tolerance 0.1 tests/golden/tiny-a tests/golden/tiny-b
+
+-include $(CUDA_OBJS:.o=.d)
 endif

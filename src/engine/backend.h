@@ -41,6 +41,7 @@ struct backend_options {
     int device;             /* cuda */
     int threads;            /* cpu; 0 = one a core */
     bool deterministic;
+    bool check_launches; /* cuda, to find a failing kernel: no graphs, no overlap, a check after every launch */
     bool random_weights; /* the model has no data: draw weights (normal, 0.02; norms 1) on the device */
 };
 

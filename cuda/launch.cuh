@@ -1,0 +1,51 @@
+/* launch.cuh -- how kernels are launched and how one waits for the kernel before it.
+ * Every kernel of the forward pass calls grid_wait() before it touches what another kernel writes or reads, and
+ * grid_release() as soon as its successor may start to load weights.  A kernel that is released early must wait itself
+ * before it ends: so the wait of its successor covers everything that came before. */
+#ifndef CUDA_LAUNCH_CUH
+#define CUDA_LAUNCH_CUH
+
+#include "cuda/gpu.h"
+
+#include <cuda_runtime.h>
+
+__device__ __forceinline__ void grid_wait()
+{
+#if __CUDA_ARCH__ >= 900
+    cudaGridDependencySynchronize();
+#endif
+}
+
+__device__ __forceinline__ void grid_release()
+{
+#if __CUDA_ARCH__ >= 900
+    cudaTriggerProgrammaticLaunchCompletion();
+#endif
+}
+
+template <typename... P, typename... A>
+static enum err_code launch(const struct gpu *g, const char *name, void (*kernel)(P...), dim3 grid, int threads,
+                            size_t smem, int cluster, struct err *e, A... args)
+{
+    cudaLaunchAttribute attr[2];
+    cudaLaunchConfig_t cfg = {};
+
+    cfg.gridDim = grid;
+    cfg.blockDim = dim3(threads);
+    cfg.dynamicSmemBytes = smem;
+    cfg.stream = g->stream;
+    cfg.attrs = attr;
+    if (g->overlap) {
+        attr[cfg.numAttrs].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+        attr[cfg.numAttrs++].val.programmaticStreamSerializationAllowed = 1;
+    }
+    if (cluster > 1) {
+        attr[cfg.numAttrs].id = cudaLaunchAttributeClusterDimension;
+        attr[cfg.numAttrs].val.clusterDim.x = cluster;
+        attr[cfg.numAttrs].val.clusterDim.y = 1;
+        attr[cfg.numAttrs++].val.clusterDim.z = 1;
+    }
+    return gpu_launched(g, cudaLaunchKernelEx(&cfg, kernel, P(args)...), name, e);
+}
+
+#endif

@@ -1,0 +1,167 @@
+#include "cuda/norm.h"
+
+#include "cuda/fragment.cuh"
+#include "cuda/launch.cuh"
+#include "cuda/layout.cuh"
+
+static const int THREADS = 256;
+
+/* Sum over the block, in a fixed order; every thread gets it. */
+__device__ __forceinline__ float block_sum(float v)
+{
+    __shared__ float part[THREADS / 32];
+
+    v = warp_sum(v);
+    if (threadIdx.x % 32 == 0)
+        part[threadIdx.x / 32] = v;
+    __syncthreads();
+    v = 0;
+    for (int i = 0; i < THREADS / 32; i++)
+        v += part[i];
+    return v;
+}
+
+/* v: the thread's chunks of eight columns, chunk i at column 8 (i * THREADS + threadIdx.x) */
+template <int CHUNKS>
+__device__ __forceinline__ void put_norm(const float (*v)[8], bf16 *y, int row, int cap, const bf16 *w, float eps,
+                                         int hidden)
+{
+    float sum = 0;
+
+#pragma unroll
+    for (int i = 0; i < CHUNKS; i++)
+#pragma unroll
+        for (int j = 0; j < 8; j++)
+            sum += v[i][j] * v[i][j];
+    const float scale = rsqrtf(block_sum(sum) / hidden + eps);
+#pragma unroll
+    for (int i = 0; i < CHUNKS; i++) {
+        const int col = (i * THREADS + threadIdx.x) * 8;
+        if (col < hidden) {
+            const uint4 wv = *(const uint4 *)(w + col);
+            const uint32_t ws[4] = {wv.x, wv.y, wv.z, wv.w};
+            uint32_t o[4];
+            for (int j = 0; j < 4; j++) {
+                const float2 f = __bfloat1622float2(*(const __nv_bfloat162 *)&ws[j]);
+                o[j] = pack2(v[i][2 * j] * scale * f.x, v[i][2 * j + 1] * scale * f.y);
+            }
+            *(uint4 *)(y + act_at(row, col, cap)) = make_uint4(o[0], o[1], o[2], o[3]);
+        }
+    }
+}
+
+template <int CHUNKS>
+__global__ __launch_bounds__(THREADS) void embed_norm_kernel(float *x, bf16 *y, int cap, const bf16 *table,
+                                                             int k_blocks, const int *tokens, const bf16 *w, float eps,
+                                                             int hidden)
+{
+    const int row = blockIdx.x;
+    float v[CHUNKS][8];
+
+    grid_wait();
+    grid_release();
+    const int token = tokens[row];
+#pragma unroll
+    for (int i = 0; i < CHUNKS; i++) {
+        const int col = (i * THREADS + threadIdx.x) * 8;
+        uint4 t = make_uint4(0, 0, 0, 0);
+        if (col < hidden && token >= 0)
+            t = *(const uint4 *)(table + weight_at(token, col, k_blocks));
+        const uint32_t ts[4] = {t.x, t.y, t.z, t.w};
+        for (int j = 0; j < 4; j++) {
+            const float2 f = __bfloat1622float2(*(const __nv_bfloat162 *)&ts[j]);
+            v[i][2 * j] = f.x;
+            v[i][2 * j + 1] = f.y;
+        }
+        if (col < hidden) {
+            float4 *to = (float4 *)(x + (size_t)row * hidden + col);
+            to[0] = make_float4(v[i][0], v[i][1], v[i][2], v[i][3]);
+            to[1] = make_float4(v[i][4], v[i][5], v[i][6], v[i][7]);
+        }
+    }
+    put_norm<CHUNKS>(v, y, row, cap, w, eps, hidden);
+}
+
+template <int CHUNKS>
+__global__ __launch_bounds__(THREADS) void residual_norm_kernel(float *x, const float *part, int splits, int part_cap,
+                                                                int ld, bf16 *y, int cap, int first, const int *pick,
+                                                                const bf16 *w, float eps, int hidden)
+{
+    float v[CHUNKS][8];
+
+    grid_wait();
+    grid_release();
+    const int row = pick ? pick[blockIdx.x] : blockIdx.x;
+#pragma unroll
+    for (int i = 0; i < CHUNKS; i++) {
+        const int col = (i * THREADS + threadIdx.x) * 8;
+        for (int j = 0; j < 8; j++)
+            v[i][j] = 0;
+        if (col >= hidden)
+            continue;
+        float4 *to = (float4 *)(x + (size_t)row * hidden + col);
+        float4 a = to[0], b = to[1];
+#pragma unroll 4
+        for (int s = 0; s < splits; s++) {
+            const float4 *p = (const float4 *)(part + ((size_t)s * part_cap + row) * ld + col);
+            const float4 pa = p[0], pb = p[1];
+            v[i][0] += pa.x, v[i][1] += pa.y, v[i][2] += pa.z, v[i][3] += pa.w;
+            v[i][4] += pb.x, v[i][5] += pb.y, v[i][6] += pb.z, v[i][7] += pb.w;
+        }
+        a = make_float4(a.x + v[i][0], a.y + v[i][1], a.z + v[i][2], a.w + v[i][3]);
+        b = make_float4(b.x + v[i][4], b.y + v[i][5], b.z + v[i][6], b.w + v[i][7]);
+        to[0] = a;
+        to[1] = b;
+        v[i][0] = a.x, v[i][1] = a.y, v[i][2] = a.z, v[i][3] = a.w;
+        v[i][4] = b.x, v[i][5] = b.y, v[i][6] = b.z, v[i][7] = b.w;
+    }
+    put_norm<CHUNKS>(v, y, first + blockIdx.x, cap, w, eps, hidden);
+}
+
+static int chunks_of(int hidden)
+{
+    int n = 1;
+
+    while (n * THREADS * 8 < hidden)
+        n *= 2;
+    return n;
+}
+
+template <int CHUNKS>
+static enum err_code run_embed(float *x, bf16 *y, int cap, const struct matrix *table, const int *token, int rows,
+                               const struct norm *n, const struct gpu *g, struct err *e)
+{
+    return launch(g, "embed_norm", embed_norm_kernel<CHUNKS>, dim3(rows), THREADS, 0, 1, e, x, y, cap, table->w,
+                  table->k_blocks, token, n->w, n->eps, n->hidden);
+}
+
+enum err_code embed_norm(float *x, bf16 *y, int cap, const struct matrix *table, const int *token, int rows,
+                         const struct norm *n, const struct gpu *g, struct err *e)
+{
+    switch (chunks_of(n->hidden)) {
+    case 1: return run_embed<1>(x, y, cap, table, token, rows, n, g, e);
+    case 2: return run_embed<2>(x, y, cap, table, token, rows, n, g, e);
+    case 4: return run_embed<4>(x, y, cap, table, token, rows, n, g, e);
+    default: return run_embed<8>(x, y, cap, table, token, rows, n, g, e);
+    }
+}
+
+template <int CHUNKS>
+static enum err_code run_residual(float *x, const float *part, int splits, int part_cap, int ld, bf16 *y, int cap,
+                                  int first, const int *pick, int rows, const struct norm *n, const struct gpu *g,
+                                  struct err *e)
+{
+    return launch(g, "residual_norm", residual_norm_kernel<CHUNKS>, dim3(rows), THREADS, 0, 1, e, x, part, splits,
+                  part_cap, ld, y, cap, first, pick, n->w, n->eps, n->hidden);
+}
+
+enum err_code residual_norm(float *x, const float *part, int splits, int part_cap, int ld, bf16 *y, int cap, int first,
+                            const int *pick, int rows, const struct norm *n, const struct gpu *g, struct err *e)
+{
+    switch (chunks_of(n->hidden)) {
+    case 1: return run_residual<1>(x, part, splits, part_cap, ld, y, cap, first, pick, rows, n, g, e);
+    case 2: return run_residual<2>(x, part, splits, part_cap, ld, y, cap, first, pick, rows, n, g, e);
+    case 4: return run_residual<4>(x, part, splits, part_cap, ld, y, cap, first, pick, rows, n, g, e);
+    default: return run_residual<8>(x, part, splits, part_cap, ld, y, cap, first, pick, rows, n, g, e);
+    }
+}
