@@ -39,15 +39,17 @@ static void make_jobs(struct job *jobs, int vocab)
     }
 }
 
-static struct engine *open_engine(const struct cpu_model *m, bool prefix_cache)
+static const int32_t lesson[] = {11, 12, 13};
+
+static struct engine *open_engine(const struct cpu_model *m, bool prefix_cache, const int *eos)
 {
     struct engine *en;
     struct err e = {0};
     const struct engine_options o = {.max_requests = JOBS,
                                      .max_sequence = MAX_PROMPT + MAX_OUTPUT,
                                      .prefix_cache = prefix_cache,
-                                     .eos = m->m->generation.eos,
-                                     .n_eos = m->m->generation.n_eos};
+                                     .eos = eos,
+                                     .n_eos = 1};
 
     cr_assert_eq(engine_open(&en, m->ops, m->b, &o, &e), ERR_OK, "%s", e.msg);
     return en;
@@ -67,6 +69,42 @@ static void run(struct engine *en, struct request **rs, int n, int a_turn)
     }
 }
 
+/* The end token of these tests: the one that the model says after the lesson. */
+static int end_token(const struct cpu_model *m)
+{
+    const int none = -1;
+    struct engine *en = open_engine(m, false, &none);
+    int32_t output[1];
+    struct request r = {.prompt = lesson,
+                        .n_prompt = 3,
+                        .max_output = 1,
+                        .output = output,
+                        .sampling = {.top_p = 1, .repetition_penalty = 1}};
+    struct request *rs[] = {&r};
+
+    run(en, rs, 1, 1);
+    engine_close(en);
+    return output[0];
+}
+
+/* Requests that allow much output and give none: from now on the engine expects little and admits too many. */
+static void teach(struct engine *en)
+{
+    int32_t output[MAX_OUTPUT];
+    struct request r, *rs[] = {&r};
+
+    for (int i = 0; i < 60; i++) {
+        r = (struct request){.prompt = lesson,
+                             .n_prompt = 3,
+                             .max_output = MAX_OUTPUT,
+                             .output = output,
+                             .sampling = {.top_p = 1, .repetition_penalty = 1}};
+        run(en, rs, 1, 1);
+        cr_assert_eq(r.finish, FINISH_EOS);
+        cr_assert_eq(r.n_output, 0);
+    }
+}
+
 static void compare(const struct job *got, const struct job *alone, const char *how)
 {
     for (int i = 0; i < JOBS; i++) {
@@ -78,10 +116,12 @@ static void compare(const struct job *got, const struct job *alone, const char *
     }
 }
 
-static void in_company(const char *dir, const struct job *alone, struct backend_options o, bool cache, int a_turn)
+/* Returns how often a row was put back. */
+static int in_company(const char *dir, const struct job *alone, struct backend_options o, bool cache, int a_turn)
 {
     struct cpu_model m = cpu_model_open(dir, &o);
-    struct engine *en = open_engine(&m, cache);
+    const int eos = end_token(&m);
+    struct engine *en = open_engine(&m, cache, &eos);
     struct job *jobs = calloc(JOBS, sizeof *jobs);
     struct request *rs[JOBS];
     struct engine_stats s;
@@ -90,6 +130,7 @@ static void in_company(const char *dir, const struct job *alone, struct backend_
     make_jobs(jobs, m.m->dims.vocab_used);
     for (int i = 0; i < JOBS; i++)
         rs[i] = &jobs[i * 7 % JOBS].r;
+    teach(en);
     run(en, rs, JOBS, a_turn);
     engine_get_stats(en, &s);
     (void)snprintf(how, sizeof how, "%s: %d rows, %d blocks, %d a turn, %d tokens a step, cache %d", dir, o.rows,
@@ -100,6 +141,7 @@ static void in_company(const char *dir, const struct job *alone, struct backend_
     engine_close(en);
     cpu_model_close(&m);
     free(jobs);
+    return (int)s.put_back;
 }
 
 static void alone_and_in_company(const char *dir)
@@ -109,25 +151,30 @@ static void alone_and_in_company(const char *dir)
     struct cpu_model m = cpu_model_open(dir, &o);
     struct job *alone = calloc(JOBS, sizeof *alone);
     size_t block_bytes = m.info.kv_bytes / (size_t)m.info.blocks;
+    const int eos = end_token(&m);
+    int put_back;
 
     make_jobs(alone, m.m->dims.vocab_used);
     for (int i = 0; i < JOBS; i++) {
-        struct engine *en = open_engine(&m, false);
+        struct engine *en = open_engine(&m, false, &eos);
         struct request *r = &alone[i].r;
         run(en, &r, 1, 1);
         engine_close(en);
     }
     cpu_model_close(&m);
-    in_company(dir, alone, o, true, JOBS);
-    in_company(dir, alone, o, false, 1);
+    put_back = in_company(dir, alone, o, true, JOBS);
+    put_back += in_company(dir, alone, o, false, 1);
+    cr_assert_eq(put_back, 0);
     o.step_tokens = 7;
-    in_company(dir, alone, o, true, 2);
-    o.kv_bytes = 12 * block_bytes; /* one request and a bit */
-    in_company(dir, alone, o, true, JOBS);
+    (void)in_company(dir, alone, o, true, 2); /* as it comes */
+    o.kv_bytes = 12 * block_bytes;            /* one request and a bit */
+    put_back = in_company(dir, alone, o, true, JOBS);
     o.kv_bytes = 30 * block_bytes;
     o.rows = 5;
     o.step_tokens = 64;
-    in_company(dir, alone, o, true, 3);
+    put_back += in_company(dir, alone, o, true, 3);
+    put_back += in_company(dir, alone, o, false, JOBS);
+    cr_assert_gt(put_back, 0);
     free(alone);
 }
 
