@@ -407,6 +407,7 @@ enum err_code model_open(struct model **out, const char *dir, struct err *e)
             err_prefix(e, "model %.60s", m->name);
         goto out;
     }
+    model_files_read_whole(m->files);
     *out = m;
     m = NULL;
 out:

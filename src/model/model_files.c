@@ -197,6 +197,12 @@ void model_files_close(struct model_files *f)
     free(f);
 }
 
+void model_files_read_whole(struct model_files *f)
+{
+    for (int i = 0; i < f->n_shards; i++)
+        safetensors_read_whole(f->shards[i]);
+}
+
 const struct st_tensor *model_files_take(struct model_files *f, const char *name, const char **path)
 {
     struct entry *x = find(f, name);

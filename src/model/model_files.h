@@ -15,6 +15,9 @@ struct model_files;
 MUST_CHECK enum err_code model_files_open(struct model_files **out, const char *dir, struct err *e);
 void model_files_close(struct model_files *f); /* NULL is fine */
 
+/* Sampling is over: from now on the files are read whole. */
+void model_files_read_whole(struct model_files *f);
+
 /* The tensor of that name, marked as taken, and the path of its file; NULL = not there. */
 const struct st_tensor *model_files_take(struct model_files *f, const char *name, const char **path);
 /* A tensor that nobody has taken; NULL = all are.  *at starts at 0 and walks. */

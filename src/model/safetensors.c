@@ -13,7 +13,7 @@
 
 #include <jansson.h>
 
-enum { LENGTH_BYTES = 8, MAX_HEADER_BYTES = 100 * 1000 * 1000, MAX_DIMS = 8, WHERE_BYTES = 96 };
+enum { LENGTH_BYTES = 8, MAX_HEADER_BYTES = 16 << 20, MAX_DIMS = 8, WHERE_BYTES = 96 };
 static const int64_t max_elements = INT64_C(1) << 48;
 
 struct named {
@@ -201,8 +201,8 @@ static enum err_code load_header(json_t **out, const unsigned char *bytes, size_
         len = len << 8 | bytes[i];
     if (len > MAX_HEADER_BYTES || len > n - LENGTH_BYTES)
         return err_set(e, ERR_MODEL, ERR_STOP,
-                       "%s: header of %llu bytes, allowed are up to 100000000 and what the file has (%zu)", where,
-                       (unsigned long long)len, n - LENGTH_BYTES);
+                       "%s: header of %llu bytes, allowed are up to %d and what the file has (%zu)", where,
+                       (unsigned long long)len, MAX_HEADER_BYTES, n - LENGTH_BYTES);
     *out = json_loadb((const char *)bytes + LENGTH_BYTES, (size_t)len, JSON_REJECT_DUPLICATES, &je);
     if (!*out)
         return err_set(e, ERR_MODEL, ERR_STOP, "%s: header: not valid JSON: %s", where, je.text);
@@ -303,9 +303,17 @@ enum err_code safetensors_open(struct safetensors **out, const char *path, struc
         munmap(map, n);
         return rc;
     }
+    madvise(map, n, MADV_RANDOM);
     (*out)->map = map;
     (*out)->map_bytes = n;
     return ERR_OK;
+}
+
+/* Advice only: where the kernel refuses, nothing is lost but time. */
+void safetensors_read_whole(struct safetensors *s)
+{
+    if (s->map)
+        madvise(s->map, s->map_bytes, MADV_NORMAL);
 }
 
 void safetensors_close(struct safetensors *s)
