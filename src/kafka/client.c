@@ -175,6 +175,14 @@ enum err_code client_set_int(rd_kafka_conf_t *conf, const char *name, int64_t va
     return client_set(conf, name, text, e);
 }
 
+int64_t client_get_int(const rd_kafka_conf_t *conf, const char *name)
+{
+    char text[32] = "";
+    size_t size = sizeof text;
+
+    return rd_kafka_conf_get(conf, name, text, &size) == RD_KAFKA_CONF_OK ? strtoll(text, NULL, 10) : 0;
+}
+
 enum err_code client_conf(rd_kafka_conf_t **out, struct client *cl, const struct kafka_config *k, const char *bootstrap,
                           struct err *e)
 {

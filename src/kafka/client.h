@@ -29,6 +29,7 @@ MUST_CHECK enum err_code client_conf(rd_kafka_conf_t **out, struct client *cl, c
                                      const char *bootstrap, struct err *e);
 MUST_CHECK enum err_code client_set(rd_kafka_conf_t *conf, const char *name, const char *value, struct err *e);
 MUST_CHECK enum err_code client_set_int(rd_kafka_conf_t *conf, const char *name, int64_t value, struct err *e);
+int64_t client_get_int(const rd_kafka_conf_t *conf, const char *name); /* 0 for what is no number */
 /* The user's kafka.properties, over the defaults set so far; what the worker's promises rest on is refused. */
 MUST_CHECK enum err_code client_set_properties(rd_kafka_conf_t *conf, const struct kafka_config *k, struct err *e);
 /* Takes *conf and sets it to NULL, whatever happens. */

@@ -37,7 +37,6 @@ enum {
     COMMIT_LOST_MS = 60000, /* a commit without an answer for so long is forgotten */
     RETRY_MIN_MS = 100,
     RETRY_MAX_MS = 5000,
-    UNKNOWN_TOPIC_MS = 30000, /* until a topic that is not there is believed to be missing */
 };
 
 struct finished { /* from the publisher, under lock; swapped out whole */
@@ -64,6 +63,7 @@ struct consumer {
     bool closing;    /* callbacks of the close only let go */
     bool intake_stopped;
     int turn_partition;       /* whose turn it is to be read */
+    int64_t unknown_topic_ms; /* until a topic that is not there is believed to be missing */
     int64_t unknown_topic_ns; /* first time it was reported missing, 0 = it is there */
     int64_t watermarks_ns;
     uint64_t repeats; /* offsets that came again in one assignment */
@@ -108,6 +108,14 @@ static void wait_for_work(const struct consumer *c, int64_t until_ns)
 
     if (left > 0)
         poll(&fd, 1, (int)((left + NS_PER_MS - 1) / NS_PER_MS));
+}
+
+static void pause_until(int64_t until_ns)
+{
+    int64_t left = until_ns - clock_mono_ns();
+
+    if (left > 0)
+        poll(NULL, 0, (int)((left + NS_PER_MS - 1) / NS_PER_MS));
 }
 
 static void wake_from(const struct consumer *c, rd_kafka_queue_t *q)
@@ -181,7 +189,7 @@ static void check_unknown_topic(struct consumer *c)
 {
     struct err e;
 
-    if (!c->unknown_topic_ns || clock_mono_ns() - c->unknown_topic_ns < UNKNOWN_TOPIC_MS * NS_PER_MS)
+    if (!c->unknown_topic_ns || clock_mono_ns() - c->unknown_topic_ns < c->unknown_topic_ms * NS_PER_MS)
         return;
     err_set(&e, ERR_KAFKA, ERR_STOP, "topic %s does not exist (kafka.create_topics = true would create it)",
             c->k->request_topic);
@@ -260,7 +268,7 @@ static rd_kafka_topic_partition_list_t *frontiers(struct consumer *c)
 
 static int64_t retry_ms(const struct consumer *c)
 {
-    int64_t ms = c->d.commit_interval_ms > RETRY_MIN_MS ? c->d.commit_interval_ms : RETRY_MIN_MS;
+    int64_t ms = RETRY_MIN_MS;
 
     for (int i = 1; i < c->commit_failures && ms < RETRY_MAX_MS; i++)
         ms *= 2;
@@ -324,15 +332,23 @@ static void serve_commits(struct consumer *c, int timeout_ms)
     }
 }
 
-/* Sends the frontiers; false when there is nothing to send or the library refuses. */
-static bool commit_start(struct consumer *c)
+static bool anything_to_commit(struct consumer *c)
+{
+    for (int i = 0; i < assignment_count(c->mine); i++)
+        if (has_to_commit(assignment_at(c->mine, i)))
+            return true;
+    return false;
+}
+
+/* Sends the frontiers, if there is anything to send. */
+static void commit_start(struct consumer *c)
 {
     rd_kafka_topic_partition_list_t *list = frontiers(c);
     rd_kafka_resp_err_t rc;
 
     c->dirty = false;
     if (!list)
-        return false;
+        return;
     c->commit_id++;
     c->commit_newest = assignment_newest(c->mine);
     c->commit_sent_ns = clock_mono_ns();
@@ -342,7 +358,6 @@ static bool commit_start(struct consumer *c)
     c->commit_out = rc == RD_KAFKA_RESP_ERR_NO_ERROR;
     if (rc)
         commit_failed(c, rc);
-    return rc == RD_KAFKA_RESP_ERR_NO_ERROR;
 }
 
 static void commit_if_due(struct consumer *c)
@@ -354,18 +369,21 @@ static void commit_if_due(struct consumer *c)
 /* Commits all there is and waits for the answers, until until_ns; failures that pass are tried again. */
 static void commit_all(struct consumer *c, int64_t until_ns)
 {
-    for (;;) {
-        int64_t left;
+    int64_t left;
 
+    for (;;) {
         while (c->commit_out && (left = until_ns - clock_mono_ns()) > 0)
             serve_commits(c, (int)(left / NS_PER_MS) + 1);
-        if (clock_mono_ns() >= until_ns || c->stop.code != ERR_OK || c->commit_hopeless)
+        if (c->commit_out || c->stop.code != ERR_OK || c->commit_hopeless)
             return;
-        if (c->commit_failures > 0 && c->dirty)
-            wait_for_work(c, c->commit_due_ns < until_ns ? c->commit_due_ns : until_ns);
-        if (!commit_start(c) && c->commit_failures == 0)
+        if (c->commit_failures > 0) { /* nothing else is served here, so the pause may be a plain one */
+            if (c->commit_due_ns >= until_ns)
+                return;
+            pause_until(c->commit_due_ns);
+        }
+        if (!anything_to_commit(c))
             return;
-        empty_wake(c);
+        commit_start(c);
     }
 }
 
@@ -734,6 +752,7 @@ static enum err_code start_library(struct consumer *c, const char *bootstrap, st
         rd_kafka_conf_destroy(conf);
         return rc;
     }
+    c->unknown_topic_ms = client_get_int(conf, "topic.metadata.propagation.max.ms");
     if ((rc = client_new(&c->rk, RD_KAFKA_CONSUMER, &conf, e)) != ERR_OK)
         return rc;
     rd_kafka_poll_set_consumer(c->rk);

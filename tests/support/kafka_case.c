@@ -49,7 +49,7 @@ void kafka_case_close(struct kafka_case *kc)
     embedded_close(kc->broker);
 }
 
-static void count_ok(void *ctx, void *opaque, enum err_code rc, const struct err *e)
+void kafka_case_count(void *ctx, void *opaque, enum err_code rc, const struct err *e)
 {
     (void)opaque;
     cr_assert_eq(rc, ERR_OK, "%s", e->msg);
@@ -63,7 +63,7 @@ void kafka_case_submit(struct kafka_case *kc, int first, int n, int partition)
     int done = 0;
     char key[32], value[32];
 
-    cr_assert_eq(publisher_open(&p, &kc->k, kc->bootstrap, &kc->d, count_ok, &done, &e), ERR_OK, "%s", e.msg);
+    cr_assert_eq(publisher_open(&p, &kc->k, kc->bootstrap, &kc->d, kafka_case_count, &done, &e), ERR_OK, "%s", e.msg);
     for (int i = 0; i < n; i++) {
         struct outgoing o = {.to = PUBLISH_REQUEST, .partition = partition < 0 ? i % kc->k.partitions : partition};
 

@@ -27,6 +27,9 @@ void kafka_case_close(struct kafka_case *kc);
  * acknowledged. */
 void kafka_case_submit(struct kafka_case *kc, int first, int n, int partition);
 
+/* A publisher_report() that expects success and counts in *(int *)ctx. */
+void kafka_case_count(void *ctx, void *opaque, enum err_code rc, const struct err *e);
+
 /* What the group has committed for a partition, -1 = nothing. */
 int64_t kafka_case_committed(const struct kafka_case *kc, int partition);
 

@@ -3,6 +3,8 @@
 
 #include <criterion/criterion.h>
 #include <stdbool.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -112,5 +114,525 @@ Test(consumer, ten_thousand_jobs_in_random_order_survive_restarts_without_loss, 
     for (int p = 0; p < 6; p++)
         committed += kafka_case_committed(&kc, p);
     cr_assert_eq(committed, JOBS);
+    kafka_case_close(&kc);
+}
+
+/* ---- rebalances ---- */
+
+/* Turns of two members, one after the other, until both have half of the partitions. */
+static void settle(struct member *a, struct member *b, int each)
+{
+    int64_t until = clock_mono_ns() + WAIT_MS * NS_PER_MS;
+
+    do {
+        turn(a, 10);
+        turn(b, 10);
+    } while ((a->s.partitions != each || b->s.partitions != each || !a->s.joined || !b->s.joined) &&
+             clock_mono_ns() < until);
+    cr_assert_eq(a->s.partitions, each);
+    cr_assert_eq(b->s.partitions, each);
+}
+
+static int hold(struct member *m, struct record **held, int n)
+{
+    int have = 0;
+
+    while (have < n)
+        held[have++] = next(m);
+    return have;
+}
+
+/* As the worker does: a record of an assignment that is over is not worked on. */
+static void finish_if_ours(struct member *m, struct record *r, unsigned char *seen)
+{
+    if (consumer_owns(m->c, &r->at)) {
+        seen[kafka_case_number(r)]++;
+        finish(m, r);
+    } else {
+        consumer_drop_late(m->c, &r->at);
+        consumer_release(m->c, r);
+    }
+}
+
+Test(consumer, what_was_read_and_not_finished_belongs_to_the_next_owner, .timeout = 60)
+{
+    struct kafka_case kc;
+    struct member a, b;
+    struct record *held[40];
+    unsigned char seen[40] = {0};
+    struct source stale;
+
+    kafka_case_open(&kc, 2);
+    kc.d.revoke_timeout_ms = 300;
+    kafka_case_submit(&kc, 0, 40, -1);
+    join(&a, &kc);
+    hold(&a, held, 40); /* read, none of them finished */
+    join(&b, &kc);
+    settle(&a, &b, 1);
+    cr_assert_eq(kafka_case_committed(&kc, 0), -1);
+    cr_assert_eq(kafka_case_committed(&kc, 1), -1);
+
+    /* late results: not ours any more, counted, never committed */
+    stale = held[0]->at;
+    cr_assert_not(consumer_owns(a.c, &stale));
+    cr_assert_geq(a.s.in_flight_jobs, 40);
+    for (int i = 0; i < 40; i++) {
+        if (i % 2)
+            consumer_finish(a.c, &held[i]->at);
+        else
+            consumer_drop_late(a.c, &held[i]->at);
+        consumer_release(a.c, held[i]);
+    }
+    turn(&a, 100);
+    turn(&a, 100);
+    cr_assert_eq(a.s.late_results, 40);
+    for (int i = 0; i < 200; i++) { /* both get all of theirs again */
+        struct record *r;
+
+        turn(&a, 5);
+        turn(&b, 5);
+        while ((r = queue_pop(a.records, 0)))
+            finish_if_ours(&a, r, seen);
+        while ((r = queue_pop(b.records, 0)))
+            finish_if_ours(&b, r, seen);
+    }
+    for (int i = 0; i < 40; i++)
+        cr_assert_eq(seen[i], 1, "job %d came again %d times", i, seen[i]);
+    leave(&b);
+    leave(&a);
+    cr_assert_eq(kafka_case_committed(&kc, 0), 20);
+    cr_assert_eq(kafka_case_committed(&kc, 1), 20);
+    kafka_case_close(&kc);
+}
+
+/* Finishes what it is given after a while, as a publisher's thread would while the consumer waits in a revoke. */
+struct slow_publisher {
+    struct member *m;
+    struct record **held;
+    int n, delay_ms;
+};
+
+static void *finish_slowly(void *arg)
+{
+    struct slow_publisher *s = arg;
+    struct timespec t = {s->delay_ms / 1000, s->delay_ms % 1000 * NS_PER_MS};
+
+    nanosleep(&t, NULL); /* the work of the job itself */
+    for (int i = 0; i < s->n; i++)
+        finish(s->m, s->held[i]);
+    return NULL;
+}
+
+/* The embedded broker refuses commits once a rebalance began; that they arrive is shown on a real one. */
+Test(consumer, revoke_waits_for_what_is_in_flight, .timeout = 60)
+{
+    struct kafka_case kc;
+    struct member a, b;
+    struct record *held[20];
+    pthread_t t;
+    int64_t until = clock_mono_ns() + WAIT_MS * NS_PER_MS;
+
+    kafka_case_open(&kc, 2);
+    kc.d.revoke_timeout_ms = 2000;
+    kafka_case_submit(&kc, 0, 20, -1);
+    join(&a, &kc);
+    struct slow_publisher s = {&a, held, hold(&a, held, 20), 1800};
+    turn(&a, 0);
+    pthread_create(&t, NULL, finish_slowly, &s); /* a heartbeat, once 1.2 s, tells of the new member */
+    join(&b, &kc);
+    while (a.s.partitions == 2 && clock_mono_ns() < until) {
+        turn(&a, 10);
+        turn(&b, 10);
+    }
+    pthread_join(t, NULL);
+    turn(&a, 10);
+    cr_assert_eq(a.s.late_results, 0);
+    cr_assert_eq(a.s.in_flight_jobs, 0, "they came while the revoke waited");
+    settle(&a, &b, 1);
+    leave(&b);
+    leave(&a);
+    kafka_case_close(&kc);
+}
+
+Test(consumer, commits_go_on_after_partitions_left_and_came_back_twice, .timeout = 90)
+{
+    struct kafka_case kc;
+    struct member a, b;
+    int64_t before = 0;
+
+    kafka_case_open(&kc, 2);
+    join(&a, &kc);
+    for (int round = 0; round < 2; round++) {
+        uint32_t number;
+
+        kafka_case_submit(&kc, round * 10, 10, 0);
+        for (int i = 0; i < 10; i++) {
+            struct record *r = next(&a);
+            number = r->at.assignment;
+            finish(&a, r);
+        }
+        for (int i = 0; i < 100 && kafka_case_committed(&kc, 0) != (round + 1) * 10; i++)
+            turn(&a, 20);
+        cr_assert_eq(kafka_case_committed(&kc, 0), (round + 1) * 10);
+        cr_assert_gt(number, before, "each assignment has a number of its own");
+        before = number;
+        join(&b, &kc);
+        settle(&a, &b, 1);
+        leave(&b);
+        for (int i = 0; i < 1000 && (a.s.partitions != 2 || !a.s.joined); i++)
+            turn(&a, 20);
+        cr_assert_eq(a.s.partitions, 2);
+    }
+    cr_assert_geq(a.s.rebalances, 5);
+    for (int i = 0; i < 100 && a.s.lag != 0; i++)
+        turn(&a, 20);
+    cr_assert_eq(a.s.lag, 0);
+    leave(&a);
+    kafka_case_close(&kc);
+}
+
+Test(consumer, a_lost_assignment_is_dropped_without_a_commit, .timeout = 60)
+{
+    struct kafka_case kc;
+    struct member m;
+    struct record *held[10];
+    int64_t until = clock_mono_ns() + WAIT_MS * NS_PER_MS;
+
+    kafka_case_open(&kc, 1);
+    kc.d.commit_interval_ms = 60000;
+    kafka_case_submit(&kc, 0, 10, -1);
+    join(&m, &kc);
+    hold(&m, held, 10);
+    finish(&m, held[0]); /* sets the commit timer, and is committed at once: nothing was before it */
+    turn(&m, 50);
+    turn(&m, 50);
+    for (int i = 1; i < 5; i++)
+        finish(&m, held[i]);
+    rd_kafka_mock_push_request_errors(kc.mock, 12 /* Heartbeat */, 1, RD_KAFKA_RESP_ERR_UNKNOWN_MEMBER_ID);
+    while (m.s.lost_partitions == 0 && clock_mono_ns() < until)
+        turn(&m, 50);
+    cr_assert_eq(m.s.lost_partitions, 1);
+    cr_assert_eq(kafka_case_committed(&kc, 0), 1, "what was finished and lost is done again");
+    for (int i = 5; i < 10; i++) {
+        cr_assert_not(consumer_owns(m.c, &held[i]->at));
+        consumer_drop_late(m.c, &held[i]->at);
+        consumer_release(m.c, held[i]);
+    }
+    for (int i = 1; i < 10; i++) {
+        struct record *r = next(&m);
+
+        cr_assert_eq(kafka_case_number(r), i);
+        finish(&m, r);
+    }
+    leave(&m);
+    cr_assert_eq(kafka_case_committed(&kc, 0), 10);
+    kafka_case_close(&kc);
+}
+
+/* ---- back-pressure ---- */
+
+Test(consumer, a_full_window_costs_neither_membership_nor_a_record, .timeout = 60)
+{
+    enum { JOBS = 1000, WINDOW = 50 };
+    struct kafka_case kc;
+    struct member m;
+    struct record *held[WINDOW];
+    unsigned char seen[JOBS] = {0};
+    int64_t until;
+
+    kafka_case_open(&kc, 2);
+    kc.d.max_in_flight_jobs = WINDOW;
+    kc.k.max_poll_interval_ms = 4000;
+    kafka_case_submit(&kc, 0, JOBS, -1);
+    join(&m, &kc);
+    hold(&m, held, WINDOW);
+    until = clock_mono_ns() + 5500 * NS_PER_MS;
+    while (clock_mono_ns() < until) { /* the GPU is slow: nothing finishes for longer than the poll limit */
+        turn(&m, 100);
+        cr_assert_null(queue_pop(m.records, 0), "over the window");
+    }
+    cr_assert_eq(m.s.lost_partitions, 0);
+    cr_assert_eq(m.s.rebalances, 1);
+    cr_assert_eq(m.s.in_flight_jobs, WINDOW);
+    int64_t t0 = clock_mono_ns();
+    for (int i = 0; i < WINDOW; i++) {
+        seen[kafka_case_number(held[i])]++;
+        finish(&m, held[i]);
+    }
+    for (int i = WINDOW; i < JOBS; i++) {
+        struct record *r = next(&m);
+
+        if (i == WINDOW)
+            cr_assert_lt(clock_mono_ns() - t0, 200 * NS_PER_MS, "it starts again at once");
+        seen[kafka_case_number(r)]++;
+        finish(&m, r);
+    }
+    for (int i = 0; i < JOBS; i++)
+        cr_assert_eq(seen[i], 1);
+    leave(&m);
+    kafka_case_close(&kc);
+}
+
+Test(consumer, the_window_counts_bytes_too, .timeout = 60)
+{
+    struct kafka_case kc;
+    struct member m;
+    struct record *r;
+    struct publisher *p;
+    struct err e;
+    int have = 0;
+    char *big = malloc(300000);
+
+    memset(big, 'x', 300000);
+    kafka_case_open(&kc, 1);
+    kc.d.max_in_flight_mb = 1;
+    cr_assert_eq(publisher_open(&p, &kc.k, kc.bootstrap, &kc.d, kafka_case_count, &have, &e), ERR_OK);
+    for (int i = 0; i < 10; i++) {
+        struct outgoing o = {.to = PUBLISH_REQUEST, .value = big, .value_size = 300000};
+        cr_assert_eq(publisher_send(p, &o, &e), ERR_OK);
+    }
+    publisher_close(p, 5000);
+    cr_assert_eq(have, 10);
+    join(&m, &kc);
+    struct record *held[10];
+    held[0] = next(&m);
+    for (int i = 0; i < 20; i++)
+        turn(&m, 10);
+    for (have = 1; (r = queue_pop(m.records, 0)); have++)
+        held[have] = r;
+    cr_assert_eq(have, 4, "one over the limit of 1 MiB is the most: %d", have);
+    cr_assert_leq(m.s.in_flight_bytes, (1 << 20) + 300000);
+    for (int i = 0; i < have; i++)
+        finish(&m, held[i]);
+    for (; have < 10; have++)
+        finish(&m, next(&m));
+    leave(&m);
+    free(big);
+    kafka_case_close(&kc);
+}
+
+/* ---- brokers and errors ---- */
+
+Test(consumer, failed_commits_are_counted_and_tried_again, .timeout = 60)
+{
+    struct kafka_case kc;
+    struct member m;
+
+    kafka_case_open(&kc, 1);
+    kafka_case_submit(&kc, 0, 10, -1);
+    join(&m, &kc);
+    rd_kafka_mock_push_request_errors(kc.mock, 8 /* OffsetCommit */, 2, RD_KAFKA_RESP_ERR_UNKNOWN,
+                                      RD_KAFKA_RESP_ERR_INVALID_COMMIT_OFFSET_SIZE);
+    for (int i = 0; i < 10; i++)
+        finish(&m, next(&m));
+    for (int i = 0; i < 300 && m.s.commits == 0; i++)
+        turn(&m, 10);
+    cr_assert_geq(m.s.commit_errors, 1);
+    cr_assert_geq(m.s.commits, 1);
+    cr_assert_eq(kafka_case_committed(&kc, 0), 10);
+    leave(&m);
+    kafka_case_close(&kc);
+}
+
+Test(consumer, an_illegal_generation_at_commit_loses_no_job, .timeout = 60)
+{
+    enum { JOBS = 50 };
+    struct kafka_case kc;
+    struct member m;
+    unsigned char seen[2 * JOBS] = {0};
+
+    kafka_case_open(&kc, 1);
+    kafka_case_submit(&kc, 0, JOBS, -1);
+    join(&m, &kc);
+    rd_kafka_mock_push_request_errors(kc.mock, 8 /* OffsetCommit */, 1, RD_KAFKA_RESP_ERR_ILLEGAL_GENERATION);
+    for (int i = 0; i < JOBS; i++) {
+        struct record *r = next(&m);
+
+        seen[kafka_case_number(r)] = 1;
+        finish(&m, r);
+    }
+    for (int i = 0; i < 200 && m.s.commit_errors == 0; i++)
+        turn(&m, 10);
+    cr_assert_geq(m.s.commit_errors, 1);
+    kafka_case_submit(&kc, JOBS, JOBS, -1);
+    for (int missing = JOBS; missing > 0;) {
+        struct record *r = next(&m);
+        int n = kafka_case_number(r);
+
+        missing -= n >= JOBS && !seen[n];
+        seen[n] = 1;
+        finish(&m, r);
+    }
+    leave(&m);
+    cr_assert_eq(kafka_case_committed(&kc, 0), 2 * JOBS);
+    kafka_case_close(&kc);
+}
+
+Test(consumer, jobs_in_flight_outlive_a_broker_that_is_away, .timeout = 60)
+{
+    enum { JOBS = 200 };
+    struct kafka_case kc;
+    struct member m;
+    struct record *held[JOBS];
+    int64_t until;
+
+    kafka_case_open(&kc, 2);
+    kafka_case_submit(&kc, 0, JOBS, -1);
+    join(&m, &kc);
+    hold(&m, held, JOBS);
+    cr_assert(m.s.broker_up);
+    rd_kafka_mock_broker_set_down(kc.mock, -1);
+    until = clock_mono_ns() + 3000 * NS_PER_MS;
+    for (int i = 0; clock_mono_ns() < until; i++) {
+        if (i < JOBS)
+            finish(&m, held[i]);
+        turn(&m, 10);
+    }
+    cr_assert_not(m.s.broker_up);
+    rd_kafka_mock_broker_set_up(kc.mock, -1);
+    until = clock_mono_ns() + WAIT_MS * NS_PER_MS;
+    while ((m.s.lag != 0 || m.s.commits == 0 || !m.s.broker_up) && clock_mono_ns() < until) {
+        struct record *r = queue_pop(m.records, 0);
+
+        if (r) /* the session may be over by then, and what was not committed comes again */
+            finish(&m, r);
+        turn(&m, 10);
+    }
+    cr_assert(m.s.broker_up);
+    cr_assert_eq(m.s.lag, 0);
+    leave(&m);
+    cr_assert_eq(kafka_case_committed(&kc, 0) + kafka_case_committed(&kc, 1), JOBS);
+    kafka_case_close(&kc);
+}
+
+Test(consumer, stops_before_the_first_assignment_are_clean_and_bounded, .timeout = 60)
+{
+    struct kafka_case kc;
+
+    kafka_case_open(&kc, 4);
+    for (int i = 0; i < 20; i++) {
+        struct member m;
+        int64_t t0;
+
+        join(&m, &kc);
+        for (int j = 0; j < i; j++)
+            turn(&m, 10);
+        t0 = clock_mono_ns();
+        leave(&m);
+        cr_assert_lt(clock_mono_ns() - t0, 5500 * NS_PER_MS);
+    }
+    kafka_case_close(&kc);
+}
+
+Test(consumer, a_broker_that_never_comes_is_waited_for_and_left_in_time, .timeout = 60)
+{
+    struct kafka_case kc;
+    struct member m;
+
+    kafka_case_open(&kc, 1);
+    kc.bootstrap = "127.0.0.1:1";
+    join(&m, &kc);
+    for (int i = 0; i < 50; i++)
+        turn(&m, 20);
+    cr_assert_not(m.s.broker_up);
+    cr_assert_not(m.s.joined);
+    int64_t t0 = clock_mono_ns();
+    leave(&m);
+    cr_assert_lt(clock_mono_ns() - t0, 5500 * NS_PER_MS);
+    kafka_case_close(&kc);
+}
+
+static enum err_code turn_until_stopped(struct member *m, struct err *e)
+{
+    int64_t until = clock_mono_ns() + WAIT_MS * NS_PER_MS;
+    enum err_code rc = ERR_OK;
+
+    while (rc == ERR_OK && clock_mono_ns() < until)
+        rc = consumer_turn(m->c, 50, e);
+    return rc;
+}
+
+Test(consumer, without_an_offset_it_stops_when_told_so, .timeout = 60)
+{
+    struct kafka_case kc;
+    struct member m;
+    struct err e;
+
+    kafka_case_open(&kc, 1);
+    kc.k.offset_reset = "error";
+    join(&m, &kc);
+    cr_assert_eq(turn_until_stopped(&m, &e), ERR_KAFKA);
+    cr_assert_eq(e.act, ERR_STOP);
+    cr_assert_not_null(strstr(e.msg, "offset_reset"), "%s", e.msg);
+    leave(&m);
+    kafka_case_close(&kc);
+}
+
+Test(consumer, a_topic_that_stays_unknown_stops_it_with_its_name, .timeout = 60)
+{
+    static const char *const soon[] = {"topic.metadata.propagation.max.ms=1000", NULL};
+    struct kafka_case kc;
+    struct member m;
+    struct err e;
+
+    kafka_case_open(&kc, 1);
+    kc.k.properties = soon;
+    rd_kafka_mock_topic_set_error(kc.mock, "nowhere", RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART);
+    kc.k.request_topic = "nowhere";
+    join(&m, &kc);
+    cr_assert_eq(turn_until_stopped(&m, &e), ERR_KAFKA);
+    cr_assert_not_null(strstr(e.msg, "nowhere does not exist"), "%s", e.msg);
+    leave(&m);
+    kafka_case_close(&kc);
+}
+
+Test(consumer, a_topic_that_we_may_not_read_stops_it, .timeout = 60)
+{
+    struct kafka_case kc;
+    struct member m;
+    struct err e;
+
+    kafka_case_open(&kc, 1);
+    rd_kafka_mock_topic_set_error(kc.mock, "requests", RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED);
+    join(&m, &kc);
+    cr_assert_eq(turn_until_stopped(&m, &e), ERR_KAFKA);
+    cr_assert_eq(e.act, ERR_STOP);
+    cr_assert_not_null(strstr(e.msg, "authorization"), "%s", e.msg);
+    leave(&m);
+    kafka_case_close(&kc);
+}
+
+static void assert_refused(struct kafka_case *kc, const char *property, const char *needle)
+{
+    const char *const list[] = {property, NULL};
+    struct consumer *c;
+    struct queue *q;
+    struct err e;
+
+    kc->k.properties = list;
+    cr_assert_eq(queue_open(&q, 2000, &e), ERR_OK);
+    cr_assert_eq(consumer_open(&c, &kc->k, kc->bootstrap, &kc->d, q, &e), ERR_CONFIG);
+    cr_assert_not_null(strstr(e.msg, needle), "%s", e.msg);
+    cr_assert_null(c);
+    queue_free(q);
+}
+
+Test(consumer, properties_that_break_promises_or_are_unknown_are_refused_by_name)
+{
+    struct kafka_case kc;
+
+    kafka_case_open(&kc, 1);
+    assert_refused(&kc, "enable.auto.commit=true", "enable.auto.commit is set by the worker");
+    assert_refused(&kc, "no.such.thing=1", "no.such.thing");
+    assert_refused(&kc, "fetch.wait.max.ms=never", "fetch.wait.max.ms");
+    assert_refused(&kc, "nonsense", "not name=value");
+    kc.k.properties = NULL;
+    if (rd_kafka_version() < 0x02030000) {
+        kc.k.assignment_strategy = "cooperative-sticky";
+        struct consumer *c;
+        struct err e;
+        cr_assert_eq(consumer_open(&c, &kc.k, kc.bootstrap, &kc.d, NULL, &e), ERR_CONFIG);
+        cr_assert_not_null(strstr(e.msg, "2.3"), "%s", e.msg);
+    }
     kafka_case_close(&kc);
 }
