@@ -2,6 +2,7 @@
 
 #include <curl/curl.h>
 #include <jansson.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,6 +15,7 @@ struct registry {
     char *answer;
     size_t n_answer;
     char error[CURL_ERROR_SIZE];
+    atomic_bool cancelled;
 };
 
 static size_t take_answer(char *data, size_t size, size_t n, void *arg)
@@ -26,6 +28,14 @@ static size_t take_answer(char *data, size_t size, size_t n, void *arg)
     memcpy(r->answer + r->n_answer, data, n);
     r->n_answer += n;
     return n;
+}
+
+static int is_cancelled(void *arg, curl_off_t total, curl_off_t now, curl_off_t up_total, curl_off_t up_now)
+{
+    struct registry *r = arg;
+
+    (void)total, (void)now, (void)up_total, (void)up_now; /* libcurl's progress, of no interest */
+    return atomic_load(&r->cancelled);
 }
 
 static char *join_login(const char *user, const char *password)
@@ -100,6 +110,9 @@ static enum err_code set_options(struct registry *r, int timeout_ms, struct err 
               curl_easy_setopt(c, CURLOPT_MAXFILESIZE, (long)REGISTRY_MAX_ANSWER) == CURLE_OK &&
               curl_easy_setopt(c, CURLOPT_WRITEFUNCTION, take_answer) == CURLE_OK &&
               curl_easy_setopt(c, CURLOPT_WRITEDATA, r) == CURLE_OK &&
+              curl_easy_setopt(c, CURLOPT_NOPROGRESS, 0L) == CURLE_OK &&
+              curl_easy_setopt(c, CURLOPT_XFERINFOFUNCTION, is_cancelled) == CURLE_OK &&
+              curl_easy_setopt(c, CURLOPT_XFERINFODATA, r) == CURLE_OK &&
               curl_easy_setopt(c, CURLOPT_ERRORBUFFER, r->error) == CURLE_OK &&
               curl_easy_setopt(c, CURLOPT_USERAGENT, "translate-worker") == CURLE_OK;
 
@@ -145,6 +158,11 @@ void registry_close(struct registry *r)
     free(r->login);
     free(r->base);
     free(r);
+}
+
+void registry_cancel(struct registry *r)
+{
+    atomic_store(&r->cancelled, true);
 }
 
 static enum err_code parse_answer(struct registry *r, int32_t id, char **text, size_t *n, struct err *e)

@@ -2,14 +2,16 @@
 
 #include "base/clock.h"
 #include "base/hash.h"
+#include "wire/fetcher.h"
 #include "wire/own_schema.h"
-#include "wire/registry.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+enum { ANSWER_MS = 100 }; /* how long a job's thread waits for an answer; most come in a few */
 
 struct entry {
     int32_t id;
@@ -26,7 +28,7 @@ struct absent {
 
 struct schema_store {
     struct schema *own[OWN_SCHEMAS];
-    struct registry *registry; /* NULL = none */
+    struct fetcher *fetcher; /* NULL = no registry */
     struct entry *entries;
     size_t n_entries;
     uint64_t turn;
@@ -89,6 +91,14 @@ static enum err_code learn(struct schema_store *s, int32_t id, const char *text,
     return ERR_OK;
 }
 
+static void refuse(struct schema_store *s, int32_t id, const struct err *why)
+{
+    struct entry *entry = take_entry(s);
+
+    if (entry)
+        *entry = (struct entry){.id = id, .why = *why, .used = ++s->turn};
+}
+
 static enum err_code use(struct schema_store *s, struct entry *entry, const struct schema **out, struct err *e)
 {
     entry->used = ++s->turn;
@@ -119,17 +129,25 @@ static struct absent *find_absent(struct schema_store *s, int32_t id)
     return NULL;
 }
 
-/* Room for one more unknown id: one that has been given up and not asked for a while makes way. */
-static struct absent *take_absent(struct schema_store *s, int64_t now)
+/* One that has been given up and not asked for in a while makes way for another. */
+static struct absent *find_old_absent(struct schema_store *s, int64_t now)
 {
     int64_t old = 2 * s->times.absent_ms * NS_PER_MS;
 
-    if (s->n_absent < SCHEMA_STORE_MAX_ABSENT)
-        return &s->absent[s->n_absent++];
     for (size_t i = 0; i < s->n_absent; i++)
         if (now - s->absent[i].asked_ns >= old)
             return &s->absent[i];
     return NULL;
+}
+
+static bool has_room_for_absent(struct schema_store *s, int64_t now)
+{
+    return s->n_absent < SCHEMA_STORE_MAX_ABSENT || find_old_absent(s, now);
+}
+
+static struct absent *take_absent(struct schema_store *s, int64_t now)
+{
+    return s->n_absent < SCHEMA_STORE_MAX_ABSENT ? &s->absent[s->n_absent++] : find_old_absent(s, now);
 }
 
 static enum err_code answer_absent(const struct schema_store *s, const struct absent *a, int64_t now, struct err *e)
@@ -159,57 +177,81 @@ static void note_away(struct schema_store *s, const struct err *why, int64_t now
     s->away = *why;
 }
 
-static enum err_code ask(struct schema_store *s, int32_t id, const struct schema **out, struct err *e)
+/* Remembers what came of a question. */
+static void take_answer(struct schema_store *s, struct fetched *f)
 {
-    struct absent *a = find_absent(s, id);
     int64_t now = clock_mono_ns();
     struct entry *entry;
-    struct err why = {0};
-    enum err_code rc;
-    char *text;
-    size_t n;
+    struct absent *a;
 
-    if (a && !is_due(s, a, now))
-        return answer_absent(s, a, now, e);
-    if (now < s->away_until_ns) {
-        if (e)
-            *e = s->away;
-        return s->away.code;
-    }
-    if (!a && !(a = take_absent(s, now)))
-        return err_set(e, ERR_UNKNOWN_SCHEMA, ERR_RETRY, "schema %d: %d other unknown ids are being asked for", (int)id,
-                       SCHEMA_STORE_MAX_ABSENT);
-    if (a->id != id || a->first_ns == 0)
-        *a = (struct absent){.id = id};
-    rc = registry_fetch(s->registry, id, &text, &n, &why);
-    now = clock_mono_ns();
-    if (rc == ERR_REGISTRY || rc == ERR_NOMEM) {
-        if (a->first_ns == 0)
-            forget_absent(s, id);
-        note_away(s, &why, now);
-        if (e)
-            *e = why;
-        return rc;
+    if (f->rc == ERR_REGISTRY || f->rc == ERR_NOMEM) {
+        note_away(s, &f->why, now);
+        return;
     }
     s->backoff_ms = 0;
-    if (rc == ERR_UNKNOWN_SCHEMA && why.act == ERR_RETRY) {
-        a->asked_ns = now;
-        if (a->first_ns == 0)
-            a->first_ns = now;
-        return answer_absent(s, a, now, e);
+    s->away_until_ns = 0;
+    if (f->rc == ERR_UNKNOWN_SCHEMA && f->why.act == ERR_RETRY) {
+        a = find_absent(s, f->id);
+        if (!a && (a = take_absent(s, now)) != NULL)
+            *a = (struct absent){.id = f->id, .first_ns = now};
+        if (a)
+            a->asked_ns = now;
+        return;
     }
-    forget_absent(s, id);
-    if (rc == ERR_OK) {
-        rc = learn(s, id, text, n, false, &entry, e);
-        free(text);
-        return rc == ERR_OK ? use(s, entry, out, e) : rc;
+    forget_absent(s, f->id);
+    if (f->rc != ERR_OK)
+        refuse(s, f->id, &f->why);
+    else if (learn(s, f->id, f->text, f->n, false, &entry, &f->why) != ERR_OK)
+        note_away(s, &f->why, now); /* no memory, or no room: later */
+}
+
+static void settle(struct schema_store *s, int wait_ms)
+{
+    struct fetched f;
+
+    if (fetcher_take(s->fetcher, wait_ms, &f)) {
+        take_answer(s, &f);
+        free(f.text);
     }
-    entry = take_entry(s);
-    if (entry)
-        *entry = (struct entry){.id = id, .why = why, .used = ++s->turn};
-    if (e)
-        *e = why;
-    return rc;
+}
+
+/* What is known about id by now; false = nothing. */
+static bool answer(struct schema_store *s, int32_t id, const struct schema **out, enum err_code *rc, struct err *e)
+{
+    int64_t now = clock_mono_ns();
+    struct entry *entry = find_entry(s, id);
+    struct absent *a = find_absent(s, id);
+
+    if (entry) {
+        *rc = use(s, entry, out, e);
+    } else if (a && !is_due(s, a, now)) {
+        *rc = answer_absent(s, a, now, e);
+    } else if (now < s->away_until_ns) {
+        if (e)
+            *e = s->away;
+        *rc = s->away.code;
+    } else {
+        return false;
+    }
+    return true;
+}
+
+static enum err_code ask(struct schema_store *s, int32_t id, const struct schema **out, struct err *e)
+{
+    enum err_code rc;
+
+    settle(s, 0);
+    if (answer(s, id, out, &rc, e))
+        return rc;
+    if (!find_absent(s, id) && !has_room_for_absent(s, clock_mono_ns()))
+        return err_set(e, ERR_UNKNOWN_SCHEMA, ERR_RETRY, "schema %d: %d other unknown ids are being asked for", (int)id,
+                       SCHEMA_STORE_MAX_ABSENT);
+    if (fetcher_start(s->fetcher, id)) {
+        settle(s, ANSWER_MS);
+        if (answer(s, id, out, &rc, e))
+            return rc;
+    }
+    return err_set(e, ERR_REGISTRY, ERR_RETRY, "schema %d: the registry has not answered yet", (int)id);
 }
 
 enum err_code schema_store_by_id(struct schema_store *s, int32_t id, const struct schema **out, struct err *e)
@@ -222,7 +264,7 @@ enum err_code schema_store_by_id(struct schema_store *s, int32_t id, const struc
     if (id < 0)
         return err_set(e, ERR_UNKNOWN_SCHEMA, ERR_SKIP, "schema id %d is not one a registry gives: unframed data?",
                        (int)id);
-    if (!s->registry)
+    if (!s->fetcher)
         return err_set(e, ERR_UNKNOWN_SCHEMA, ERR_SKIP, "schema %d: no registry is configured and no %d.avsc is there",
                        (int)id, (int)id);
     return ask(s, id, out, e);
@@ -343,7 +385,7 @@ enum err_code schema_store_open(struct schema_store **out, const char *url, cons
             goto out;
         }
     }
-    if (url && url[0] && (rc = registry_open(&s->registry, url, timeout_ms, e)) != ERR_OK)
+    if (url && url[0] && (rc = fetcher_open(&s->fetcher, url, timeout_ms, e)) != ERR_OK)
         goto out;
     if (folder && folder[0] && (rc = read_folder(s, folder, e)) != ERR_OK)
         goto out;
@@ -358,11 +400,11 @@ void schema_store_close(struct schema_store *s)
 {
     if (!s)
         return;
+    fetcher_close(s->fetcher);
     for (int i = 0; i < OWN_SCHEMAS; i++)
         schema_close(s->own[i]);
     for (size_t i = 0; i < s->n_entries; i++)
         schema_close(s->entries[i].schema);
-    registry_close(s->registry);
     free(s->entries);
     free(s);
 }

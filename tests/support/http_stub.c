@@ -16,6 +16,8 @@ struct http_stub {
     char url[64];
     int port;
     pthread_mutex_t lock; /* of what follows */
+    pthread_cond_t released;
+    bool held;
     int status, requests;
     char *body;
     size_t n_body;
@@ -35,6 +37,8 @@ static enum MHD_Result handle(void *arg, struct MHD_Connection *c, const char *u
     s->requests++;
     snprintf(s->path, sizeof s->path, "%s", url);
     snprintf(s->authorization, sizeof s->authorization, "%s", auth ? auth : "");
+    while (s->held)
+        pthread_cond_wait(&s->released, &s->lock);
     r = MHD_create_response_from_buffer(s->n_body, s->body, MHD_RESPMEM_MUST_COPY);
     if (s->status == 301)
         MHD_add_response_header(r, "Location", s->body);
@@ -51,6 +55,7 @@ struct http_stub *http_stub_open(void)
 
     cr_assert(s);
     pthread_mutex_init(&s->lock, NULL);
+    pthread_cond_init(&s->released, NULL);
     http_stub_answer(s, 404, "", 0);
     s->daemon = MHD_start_daemon(MHD_USE_INTERNAL_POLLING_THREAD, 0, NULL, NULL, handle, s, MHD_OPTION_SOCK_ADDR, &any,
                                  MHD_OPTION_END);
@@ -62,7 +67,9 @@ struct http_stub *http_stub_open(void)
 
 void http_stub_close(struct http_stub *s)
 {
+    http_stub_hold(s, false);
     MHD_stop_daemon(s->daemon);
+    pthread_cond_destroy(&s->released);
     pthread_mutex_destroy(&s->lock);
     free(s->body);
     free(s);
@@ -106,6 +113,14 @@ void http_stub_answer_schema(struct http_stub *s, const char *schema, const char
     free(body);
     free(quoted);
     json_decref(text);
+}
+
+void http_stub_hold(struct http_stub *s, bool hold)
+{
+    pthread_mutex_lock(&s->lock);
+    s->held = hold;
+    pthread_cond_broadcast(&s->released);
+    pthread_mutex_unlock(&s->lock);
 }
 
 int http_stub_requests(struct http_stub *s)

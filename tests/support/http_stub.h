@@ -3,6 +3,7 @@
 #ifndef SUPPORT_HTTP_STUB_H
 #define SUPPORT_HTTP_STUB_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 struct http_stub;
@@ -17,6 +18,9 @@ int http_stub_port(const struct http_stub *s);
 void http_stub_answer(struct http_stub *s, int status, const char *body, size_t n);
 /* {"schema": TEXT} with status 200; extra is put before the closing brace. */
 void http_stub_answer_schema(struct http_stub *s, const char *schema, const char *extra);
+
+/* While held, requests are counted and get no answer; close releases. */
+void http_stub_hold(struct http_stub *s, bool hold);
 
 int http_stub_requests(struct http_stub *s);
 /* Path and Authorization header ("" = none) of the last request, copied into cap bytes. */

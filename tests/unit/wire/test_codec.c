@@ -5,6 +5,7 @@
 
 #include <criterion/criterion.h>
 #include <math.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -324,6 +325,47 @@ Test(codec, truncated_and_broken_payloads_leave_memory_flat)
     }
     cr_assert_gt(refused, count * 9 / 10);
     cr_assert_leq(resident_kb() - warm, 2048, "grew by %ld kB over %ld payloads", resident_kb() - warm, count);
+    arena_free(&a);
+    wire_setup_close(&w);
+}
+
+static void *encode_many(void *arg)
+{
+    struct wire_setup *w = arg;
+    struct job j = full_job();
+    struct codec *own;
+    struct text t;
+    struct arena a;
+    struct codec_limits l = codec_default_limits();
+
+    arena_init(&a, 4096, 1 << 20);
+    cr_assert_eq(codec_open(&own, w->store, &l, NULL), ERR_OK);
+    for (int i = 0; i < 2000; i++) {
+        arena_reset(&a);
+        cr_assert_eq(codec_encode_request(own, &j, i % 3, 7, &a, &t, NULL), ERR_OK);
+    }
+    codec_close(own);
+    arena_free(&a);
+    return NULL;
+}
+
+Test(codec, one_thread_decodes_while_another_encodes)
+{
+    struct job j = full_job();
+    struct wire_setup w;
+    struct arena a;
+    struct text t;
+    pthread_t other;
+
+    wire_setup_open(&w);
+    arena_init(&a, 4096, 1 << 20);
+    cr_assert_eq(codec_encode_request(w.codec, &j, ENCODING_SINGLE_OBJECT, -1, &a, &t, &w.e), ERR_OK);
+    cr_assert_eq(pthread_create(&other, NULL, encode_many, &w), 0);
+    for (int i = 0; i < 2000; i++) {
+        cr_assert_eq(wire_decode(&w, t.s, t.n), ERR_OK, "%s", w.e.msg);
+        cr_assert_eq(wire_decode(&w, t.s, t.n - 1), ERR_UNDECODABLE);
+    }
+    pthread_join(other, NULL);
     arena_free(&a);
     wire_setup_close(&w);
 }

@@ -216,6 +216,34 @@ Test(schema_store, a_silent_registry_costs_one_time_limit_for_a_thousand_jobs)
     close(fd);
 }
 
+Test(schema_store, a_slow_answer_is_kept_for_who_asks_again)
+{
+    struct http_stub *stub = http_stub_open();
+    struct schema_store *s = open_store(http_stub_url(stub), 10000);
+    const struct schema *found;
+    struct err e;
+
+    cr_assert_eq(schema_store_add(s, 5, good, strlen(good), &e), ERR_OK);
+    http_stub_answer_schema(stub, good, "");
+    http_stub_hold(stub, true);
+    int64_t t0 = clock_mono_ns();
+    for (int i = 0; i < 1000; i++) {
+        cr_assert_eq(schema_store_by_id(s, 7 + i % 2, &found, &e), ERR_REGISTRY);
+        cr_assert_eq(e.act, ERR_RETRY);
+        cr_assert_eq(schema_store_by_id(s, 5, &found, &e), ERR_OK);
+    }
+    cr_assert_lt(clock_mono_ns() - t0, NS_PER_S, "one job waits a little, no other");
+    cr_assert_leq(http_stub_requests(stub), 1);
+    http_stub_hold(stub, false);
+    for (int i = 0; i < 500 && schema_store_by_id(s, 7, &found, &e) != ERR_OK; i++)
+        wait_ms(10);
+    cr_assert_not_null(found, "%s", e.msg);
+    cr_assert_eq(http_stub_requests(stub), 1);
+    cr_assert_eq(schema_store_by_id(s, 8, &found, &e), ERR_OK, "%s", e.msg);
+    schema_store_close(s);
+    http_stub_close(stub);
+}
+
 Test(schema_store, a_refused_schema_is_remembered_with_its_reason)
 {
     struct http_stub *stub = http_stub_open();
