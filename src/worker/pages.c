@@ -226,11 +226,12 @@ static json_t *status_model(const struct worker *w)
 {
     if (atomic_load(&w->health.phase) == PHASE_LOADING)
         return json_null();
-    return json_pack("{s:s, s:s, s:s, s:s, s:s, s:i, s:I, s:i, s:i, s:f}", "name", w->model->name, "digest",
-                     w->model->digest, "prompt", prompt_describe(w->prompt), "backend", w->ops->name, "device",
-                     w->info.device, "rows", w->info.rows, "kv_tokens",
-                     (json_int_t)w->info.blocks * w->info.block_tokens, "max_sequence", w->limits.max_sequence,
-                     "max_input", w->limits.max_input, "load_ms", w->load_ms);
+    return json_pack("{s:s, s:s, s:s, s:s, s:s, s:i, s:I, s:i, s:i, s:f}", "name", w->translator.model->name, "digest",
+                     w->translator.model->digest, "prompt", prompt_describe(w->translator.prompt), "backend",
+                     w->translator.ops->name, "device", w->translator.info.device, "rows", w->translator.info.rows,
+                     "kv_tokens", (json_int_t)w->translator.info.blocks * w->translator.info.block_tokens,
+                     "max_sequence", w->translator.limits.max_sequence, "max_input", w->translator.limits.max_input,
+                     "load_ms", w->translator.load_ms);
 }
 
 static json_t *status_jobs(const struct stats *s)
@@ -415,8 +416,9 @@ static void html_body(struct page *p, struct worker *w, const struct view *v)
     html_row(p, "State", "%s%s", ready ? "ready" : "not ready: ", ready ? "" : why);
     html_row(p, "Up for", "%.0f s", (double)(clock_mono_ns() - w->started_ns) / NS_PER_S);
     if (atomic_load(&w->health.phase) != PHASE_LOADING) {
-        html_row(p, "Model", "%s (%s), %s", w->model->name, w->model->digest, prompt_describe(w->prompt));
-        html_row(p, "Backend", "%s, %s", w->ops->name, w->info.device);
+        html_row(p, "Model", "%s (%s), %s", w->translator.model->name, w->translator.model->digest,
+                 prompt_describe(w->translator.prompt));
+        html_row(p, "Backend", "%s, %s", w->translator.ops->name, w->translator.info.device);
     }
     html_row(p, "Topics", "%s → %s, %s", w->cfg->kafka.request_topic, w->cfg->kafka.result_topic,
              w->cfg->kafka.dead_letter_topic);

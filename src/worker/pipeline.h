@@ -22,6 +22,7 @@
 #include "worker/result.h"
 #include "worker/stats.h"
 #include "worker/task.h"
+#include "worker/translator.h"
 
 #include <pthread.h>
 #include <stdbool.h>
@@ -36,20 +37,9 @@ struct worker {
     struct embedded *embedded;
     const char *bootstrap; /* the embedded cluster's, else as configured */
 
-    /* const once open */
-    struct model *model;
-    struct tokenizer *tokenizer;
-    struct prompt *prompt;
-    const struct backend_ops *ops;
-    struct backend *backend;
-    struct backend_info info;
-    struct plan_limits limits;
-    double load_ms;
-
-    struct engine *engine; /* the decoder's */
+    struct translator translator; /* its engine is the decoder's, its planner the batcher's, the rest const */
     struct schema_store *schemas;
     struct codec *decode_codec, *encode_codec; /* the batcher's; the publisher's, which never asks the store */
-    struct planner *planner;
     struct result_writer *writer;
     struct task_pool *tasks;
     struct queue *records, *batches, *finished;

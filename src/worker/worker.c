@@ -225,7 +225,7 @@ static void wire_loops(struct worker *w)
                                   .tasks = w->tasks,
                                   .consumer = w->consumer,
                                   .codec = w->decode_codec,
-                                  .planner = w->planner,
+                                  .planner = w->translator.planner,
                                   .halt = &w->halt,
                                   .health = &w->health,
                                   .stats = &w->stats};
@@ -234,7 +234,7 @@ static void wire_loops(struct worker *w)
                                       .finished = w->finished,
                                       .tasks = w->tasks,
                                       .consumer = w->consumer,
-                                      .engine = w->engine,
+                                      .engine = w->translator.engine,
                                       .halt = &w->halt,
                                       .health = &w->health,
                                       .stats = &w->stats,
@@ -283,11 +283,12 @@ static void log_ready(const struct worker *w)
         LOG_INFO, "ready",
         "model=%s digest=%s prompt=\"%s\" backend=%s device=%s rows=%d kv_tokens=%lld max_sequence=%d load_ms=%.0f "
         "bootstrap=%s group=%s request_topic=%s result_topic=%s dead_letter_topic=%s",
-        log_quote(model, sizeof model, w->model->name), w->model->digest, prompt_describe(w->prompt), w->ops->name,
-        log_quote(device, sizeof device, w->info.device), w->info.rows,
-        (long long)w->info.blocks * w->info.block_tokens, w->limits.max_sequence, w->load_ms, w->bootstrap,
-        w->cfg->kafka.group_id, w->cfg->kafka.request_topic, w->cfg->kafka.result_topic,
-        w->cfg->kafka.dead_letter_topic);
+        log_quote(model, sizeof model, w->translator.model->name), w->translator.model->digest,
+        prompt_describe(w->translator.prompt), w->translator.ops->name,
+        log_quote(device, sizeof device, w->translator.info.device), w->translator.info.rows,
+        (long long)w->translator.info.blocks * w->translator.info.block_tokens, w->translator.limits.max_sequence,
+        w->translator.load_ms, w->bootstrap, w->cfg->kafka.group_id, w->cfg->kafka.request_topic,
+        w->cfg->kafka.result_topic, w->cfg->kafka.dead_letter_topic);
 }
 
 /* --- supervision and the end --- */
