@@ -158,7 +158,7 @@ const struct config_key config_keys[] = {
     {"dead_letter.max_run", INT(dead_letter.max_run), "1000", 1, INT_MAX, NULL, "jobs",
      "In a row; more stops the worker."},
 
-    {"http.enabled", BOOL(http.enabled), "true", 0, 0, NONE, "Serve /metrics, /health/live, /health/ready and /."},
+    {"http.enabled", BOOL(http.enabled), "true", 0, 0, NONE, "Serve /metrics, /live, /ready, /status and /."},
     {"http.address", STRING(http.address), "127.0.0.1", 1, 255, NONE,
      "Address to listen on; 0.0.0.0 for all, behind a firewall: there is no authentication."},
     {"http.port", INT(http.port), "9464", 0, 65535, NONE, "0: any free port."},

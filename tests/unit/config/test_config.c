@@ -218,6 +218,8 @@ Test(config, properties_are_the_users_but_for_what_the_worker_owns)
          "worker.cfg:1: kafka.properties[0]: bootstrap.servers cannot be set here: set kafka.bootstrap_servers"},
         {"kafka: { properties = ( \"transactional.id=x\" ); };",
          "worker.cfg:1: kafka.properties[0]: transactional.id cannot be set here: set delivery.mode"},
+        {"kafka: { properties = ( \"isolation.level=read_uncommitted\" ); };",
+         "worker.cfg:1: kafka.properties[0]: isolation.level cannot be set here: delivery depends on it"},
         {"kafka: { properties = ( \"acks=1\" ); };",
          "worker.cfg:1: kafka.properties[0]: acks cannot be set here: delivery depends on it"},
         {"kafka: { properties = ( \"sasl.password\" ); };",
