@@ -25,6 +25,9 @@ struct bpe {
     int32_t byte_id[256];
     struct pair *pairs; /* open addressing, merge.rank NO_RANK = free */
     uint32_t mask;
+    uint64_t *filter; /* 8 bits a slot, one of them set for each pair: most pairs do not merge, and this says so from
+                       * memory that fits the processor's cache */
+    uint64_t filter_mask;
     struct merge bytes[256][256]; /* the same for two single bytes: where every piece begins */
 };
 
@@ -40,9 +43,9 @@ static uint64_t pair_key(int32_t left, int32_t right)
     return (uint64_t)(uint32_t)left << 32 | (uint32_t)right;
 }
 
-static struct pair *pair_slot(const struct bpe *b, uint64_t key)
+static struct pair *pair_slot(const struct bpe *b, uint64_t key, uint64_t hash)
 {
-    uint32_t i = (uint32_t)hash_mix(key, 0) & b->mask;
+    uint32_t i = (uint32_t)hash & b->mask;
 
     while (b->pairs[i].merge.rank != NO_RANK && b->pairs[i].key != key)
         i = (i + 1) & b->mask;
@@ -51,7 +54,11 @@ static struct pair *pair_slot(const struct bpe *b, uint64_t key)
 
 static struct merge pair_find(const struct bpe *b, int32_t left, int32_t right)
 {
-    return pair_slot(b, pair_key(left, right))->merge;
+    uint64_t key = pair_key(left, right), hash = hash_mix(key, 0), bit = hash >> 32 & b->filter_mask;
+
+    if (!(b->filter[bit / 64] >> bit % 64 & 1))
+        return (struct merge){NO_RANK, -1};
+    return pair_slot(b, key, hash)->merge;
 }
 
 /* The two sides of a merge, written "a b" or ["a","b"], to part[] and len[]; false = neither. */
@@ -83,7 +90,7 @@ static enum err_code add_merge(struct bpe *b, const json_t *m, uint32_t rank, co
     unsigned char bytes[2 * VOCAB_MAX_TOKEN_BYTES];
     const char *part[2];
     size_t len[2], n = 0;
-    struct pair *p;
+    uint64_t key, hash;
     int id[3];
 
     if (!merge_sides(m, part, len))
@@ -98,9 +105,10 @@ static enum err_code add_merge(struct bpe *b, const json_t *m, uint32_t rank, co
     id[2] = vocab_find(b->vocab, bytes, n);
     if (id[2] < 0)
         return err_set(e, ERR_MODEL, ERR_STOP, "%s: model.merges[%u]: what it makes is no token", where, rank);
-    p = pair_slot(b, pair_key(id[0], id[1]));
-    p->key = pair_key(id[0], id[1]);
-    p->merge = (struct merge){rank, id[2]}; /* of a pair that is there twice, the last one counts */
+    key = pair_key(id[0], id[1]);
+    hash = hash_mix(key, 0);
+    b->filter[(hash >> 32 & b->filter_mask) / 64] |= (uint64_t)1 << (hash >> 32 & 63);
+    *pair_slot(b, key, hash) = (struct pair){key, {rank, id[2]}}; /* of a pair that is there twice, the last counts */
     return ERR_OK;
 }
 
@@ -111,8 +119,10 @@ static enum err_code add_merges(struct bpe *b, const json_t *merges, const char 
     while (n < 2 * json_array_size(merges))
         n *= 2;
     b->mask = n - 1;
+    b->filter_mask = (uint64_t)n * 8 - 1;
     b->pairs = malloc(n * sizeof *b->pairs);
-    if (!b->pairs)
+    b->filter = calloc(n / 8, sizeof *b->filter);
+    if (!b->pairs || !b->filter)
         return err_set(e, ERR_NOMEM, ERR_STOP, "%s: out of memory", where);
     for (uint32_t i = 0; i < n; i++)
         b->pairs[i] = (struct pair){0, {NO_RANK, -1}};
@@ -194,6 +204,7 @@ void bpe_close(struct bpe *b)
     if (!b)
         return;
     free(b->pairs);
+    free(b->filter);
     free(b);
 }
 
@@ -273,15 +284,16 @@ static uint64_t heap_pop(struct heap *h)
     return top;
 }
 
-static void push_pair(const struct bpe *b, struct heap *h, const struct symbol *sym, int32_t left)
+static void push_merge(struct heap *h, struct merge m, int32_t left)
 {
-    struct merge m;
-
-    if (left < 0 || sym[left].next < 0)
-        return;
-    m = pair_find(b, sym[left].id, sym[sym[left].next].id);
     if (m.rank != NO_RANK)
         heap_push(h, (uint64_t)m.rank << 32 | (uint32_t)left);
+}
+
+static void push_pair(const struct bpe *b, struct heap *h, const struct symbol *sym, int32_t left)
+{
+    if (left >= 0 && sym[left].next >= 0)
+        push_merge(h, pair_find(b, sym[left].id, sym[sym[left].next].id), left);
 }
 
 /* Merges the pair that x stands for, if it is still there. */
@@ -329,20 +341,23 @@ static long encode_long(const struct bpe *b, struct bpe_scratch *scratch, const 
     struct symbol *sym;
     struct heap h;
     int32_t m = 0, *out;
+    unsigned char before = 0;
     long k = 0;
 
     if (!reserve(scratch, n, &sym, &h))
         return -1;
-    for (size_t i = 0; i < n; i++)
-        if (b->byte_id[s[i]] >= 0) {
-            sym[m] = (struct symbol){b->byte_id[s[i]], m - 1, m + 1};
-            m++;
-        }
+    for (size_t i = 0; i < n; i++) {
+        if (b->byte_id[s[i]] < 0)
+            continue;
+        sym[m] = (struct symbol){b->byte_id[s[i]], m - 1, m + 1};
+        if (m)
+            push_merge(&h, b->bytes[before][s[i]], m - 1);
+        before = s[i];
+        m++;
+    }
     if (m == 0)
         return 0;
     sym[m - 1].next = -1;
-    for (int32_t i = 0; i < m; i++)
-        push_pair(b, &h, sym, i);
     while (h.n)
         apply(b, &h, sym, heap_pop(&h));
     out = (int32_t *)h.at; /* the heap is empty by now */

@@ -45,7 +45,9 @@ enum err_code encoder_open(struct encoder **out, const struct tokenizer *t, stru
     if (!enc)
         return err_set(e, ERR_NOMEM, ERR_STOP, "encoder: out of memory");
     enc->t = t;
-    enc->words = calloc(WORDS, sizeof *enc->words);
+    enc->words = aligned_alloc(sizeof *enc->words, WORDS * sizeof *enc->words);
+    if (enc->words)
+        memset(enc->words, 0, WORDS * sizeof *enc->words);
     rc = enc->words ? matcher_open(&enc->matcher, e) : err_set(e, ERR_NOMEM, ERR_STOP, "encoder: out of memory");
     if (rc == ERR_OK) {
         *out = enc;
