@@ -19,6 +19,7 @@ static const struct command commands[] = {
     {"submit", cli_submit, "lines, TSV or JSONL to the request topic"},
     {"results", cli_results, "read the result topic, match job ids"},
     {"config", cli_config, "every setting: key, default, range, what it does"},
+    {"translate", cli_translate, "lines on standard input to lines on standard output, without Kafka"},
     {"tokenize", cli_tokenize, "lines to token ids, and back"},
     {NULL, NULL, NULL},
 };

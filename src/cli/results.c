@@ -4,6 +4,7 @@
 #include "base/json.h"
 #include "cli/cli.h"
 #include "cli/options.h"
+#include "cli/print.h"
 #include "kafka/reader.h"
 #include "wire/codec.h"
 #include "wire/schema_store.h"
@@ -124,13 +125,9 @@ static bool id_set_take(struct id_set *s, const struct text *id)
     return true;
 }
 
-/* Text on one line: tabs and line ends as blanks (tsv, pretty). */
 static void put_line(const struct text *t)
 {
-    for (size_t i = 0; t->s && i < t->n; i++) {
-        unsigned char c = (unsigned char)t->s[i];
-        putchar(c < 0x20 || c == 0x7F ? ' ' : c);
-    }
+    print_on_line(t->s, t->n);
 }
 
 static double total_ms(const struct result *res)
