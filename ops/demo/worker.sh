@@ -1,7 +1,7 @@
 # shellcheck shell=bash
 # Starts a worker for a script and tells when it is ready; sourced.
 #
-#   worker_start NAME ARGS...   runs `translate-worker run ARGS` with its log in $WORK/NAME.log, returns once it is ready
+#   worker_start NAME ARGS...   runs `translate-worker run ARGS` with its log in $WORK/NAME.log, returns once it is in its group
 #                               (WORKER_READY_S, 120 seconds at most); fills worker_pid[NAME], worker_http[NAME] (port),
 #                               worker_bootstrap[NAME] (embedded cluster)
 #   worker_wait NAME            waits for its end, returns its exit code
@@ -11,7 +11,7 @@
 # shellcheck disable=SC2034 # for the scripts that source this
 declare -gA worker_pid worker_http worker_bootstrap
 
-# worker_follow NAME: reads the log as it is written until a line says ready; fails when the log ends before.
+# worker_follow NAME: reads the log as it is written until a line says that the group is joined; fails when the log ends before.
 worker_follow() {
     local name=$1 line
     while IFS= read -r -t "${WORKER_READY_S:-120}" line <&"$log_fd"; do
@@ -19,7 +19,7 @@ worker_follow() {
         case $line in
         *" event=embedded "*) worker_bootstrap[$name]=$(sed -n 's/.* bootstrap=\([^ ]*\).*/\1/p' <<<"$line") ;;
         *" event=http "*) worker_http[$name]=$(sed -n 's/.* port=\([0-9]*\).*/\1/p' <<<"$line") ;;
-        *" event=ready"*) return 0 ;;
+        *" event=joined"*) return 0 ;;
         esac
     done
     return 1
