@@ -203,7 +203,7 @@ enum err_code message_put_double(const struct intake *in, const struct field *f,
 {
     if (f->kind != FIELD_DOUBLE) {
         /* 5.0 is an integer; past 2^53 a double no longer says which */
-        if (!(v >= -0x1p53 && v <= 0x1p53) || v != trunc(v))
+        if (!(fabs(v) <= 9007199254740992.0) || v != trunc(v))
             return err_set(in->e, ERR_INVALID_FIELD, ERR_SKIP, "%s: found %g, allowed is an integer", f->path, v);
         return message_put_int(in, f, (int64_t)v);
     }

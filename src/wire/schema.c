@@ -46,9 +46,15 @@ struct named {
     struct measure m;
 };
 
-struct parse {
-    char *out; /* canonical form */
+struct buffer {
+    char *s;
     size_t n, cap;
+};
+
+struct parse {
+    struct buffer canonical; /* the parsing canonical form: for the fingerprint */
+    /* the same with T0, T1, ... for the names of types, which avro-c would put into namespaces of its own choice */
+    struct buffer plain;
     struct named *named;
     size_t n_named;
     size_t nodes;
@@ -59,34 +65,50 @@ static enum err_code parse_type(struct parse *p, const json_t *j, const char *sp
 
 #define REFUSE(p, ...) err_set((p)->e, ERR_UNKNOWN_SCHEMA, ERR_SKIP, "schema refused: " __VA_ARGS__)
 
-static enum err_code emit(struct parse *p, const char *s, size_t n)
+static enum err_code append(struct parse *p, struct buffer *b, const char *s, size_t n)
 {
-    if (n > p->cap - p->n) {
-        size_t cap = (p->cap + n) * 2;
-        char *bigger = realloc(p->out, cap);
+    if (n > b->cap - b->n) {
+        size_t cap = (b->cap + n) * 2;
+        char *bigger = realloc(b->s, cap);
         if (!bigger)
             return err_set(p->e, ERR_NOMEM, ERR_RETRY, "schema: out of memory");
-        p->out = bigger;
-        p->cap = cap;
+        b->s = bigger;
+        b->cap = cap;
     }
-    memcpy(p->out + p->n, s, n);
-    p->n += n;
+    memcpy(b->s + b->n, s, n);
+    b->n += n;
     return ERR_OK;
 }
 
-static enum err_code emits(struct parse *p, const char *s)
+static enum err_code emit(struct parse *p, const char *s)
 {
-    return emit(p, s, strlen(s));
+    enum err_code rc = append(p, &p->canonical, s, strlen(s));
+
+    return rc == ERR_OK ? append(p, &p->plain, s, strlen(s)) : rc;
 }
 
 /* before "name" after; a name needs no escapes, it was checked */
 static enum err_code emit_name(struct parse *p, const char *before, const char *name, const char *after)
 {
-    enum err_code rc = emits(p, before);
+    enum err_code rc = emit(p, before);
 
     if (rc == ERR_OK)
-        rc = emits(p, name);
-    return rc == ERR_OK ? emits(p, after) : rc;
+        rc = emit(p, name);
+    return rc == ERR_OK ? emit(p, after) : rc;
+}
+
+/* The quoted name of the type at index of the table. */
+static enum err_code emit_type(struct parse *p, size_t index)
+{
+    const char *name = p->named[index].name;
+    enum err_code rc;
+    char plain[32];
+
+    snprintf(plain, sizeof plain, "T%zu", index);
+    if ((rc = emit(p, "\"")) != ERR_OK || (rc = append(p, &p->canonical, name, strlen(name))) != ERR_OK ||
+        (rc = append(p, &p->plain, plain, strlen(plain))) != ERR_OK)
+        return rc;
+    return emit(p, "\"");
 }
 
 static bool is_name(const char *s, size_t n)
@@ -164,7 +186,7 @@ static enum err_code parse_reference(struct parse *p, const char *name, const ch
     if (found->open)
         return REFUSE(p, "type \"%.100s\" is recursive", full);
     *m = found->m;
-    return emit_name(p, "\"", found->name, "\"");
+    return emit_type(p, (size_t)(found - p->named));
 }
 
 /* Reads name and namespace of a definition, remembers it as open and emits its head.  *index stays valid when the table
@@ -201,16 +223,16 @@ static enum err_code open_named(struct parse *p, const json_t *j, const char *ty
     if (dot)
         *dot = '\0';
     strcpy(inner, dot ? full : "");
-    if ((rc = emit_name(p, "{\"name\":\"", p->named[*index].name, "\",\"type\":\"")) != ERR_OK)
+    if ((rc = emit(p, "{\"name\":")) != ERR_OK || (rc = emit_type(p, *index)) != ERR_OK)
         return rc;
-    return emits(p, type);
+    return emit_name(p, ",\"type\":\"", type, "\"");
 }
 
 static enum err_code close_named(struct parse *p, size_t index, const struct measure *m, const char *end)
 {
     p->named[index].open = false;
     p->named[index].m = *m;
-    return emits(p, end);
+    return emit(p, end);
 }
 
 static enum err_code parse_field(struct parse *p, const json_t *fields, size_t i, const char *space, int depth,
@@ -230,7 +252,7 @@ static enum err_code parse_field(struct parse *p, const json_t *fields, size_t i
     if ((rc = emit_name(p, i ? ",{\"name\":\"" : "{\"name\":\"", name, "\",\"type\":")) != ERR_OK ||
         (rc = parse_type(p, type, space, depth, m)) != ERR_OK)
         return rc;
-    return emits(p, "}");
+    return emit(p, "}");
 }
 
 static enum err_code parse_record(struct parse *p, const json_t *j, const char *space, int depth, struct measure *m)
@@ -247,7 +269,7 @@ static enum err_code parse_record(struct parse *p, const json_t *j, const char *
         return REFUSE(p, "record \"%.100s\" has no fields", p->named[index].name);
     if (json_array_size(fields) > SCHEMA_MAX_FIELDS)
         return REFUSE(p, "record \"%.100s\" has more than %d fields", p->named[index].name, SCHEMA_MAX_FIELDS);
-    if ((rc = emits(p, "\",\"fields\":[")) != ERR_OK)
+    if ((rc = emit(p, ",\"fields\":[")) != ERR_OK)
         return rc;
     for (size_t i = 0; i < json_array_size(fields); i++) {
         if ((rc = parse_field(p, fields, i, inner, depth + 1, &one)) != ERR_OK)
@@ -277,7 +299,7 @@ static enum err_code parse_enum(struct parse *p, const json_t *j, const char *sp
     p->nodes += json_array_size(symbols);
     if (p->nodes > SCHEMA_MAX_NODES)
         return REFUSE(p, "more than %d types, fields and symbols", SCHEMA_MAX_NODES);
-    if ((rc = emits(p, "\",\"symbols\":[")) != ERR_OK)
+    if ((rc = emit(p, ",\"symbols\":[")) != ERR_OK)
         return rc;
     for (size_t i = 0; i < json_array_size(symbols); i++) {
         const char *s = json_string_value(json_array_get(symbols, i));
@@ -304,8 +326,8 @@ static enum err_code parse_fixed(struct parse *p, const json_t *j, const char *s
         return rc;
     if (!json_is_integer(size) || json_integer_value(size) < 1 || json_integer_value(size) > SCHEMA_MAX_FIXED)
         return REFUSE(p, "fixed \"%.100s\": size must be 1 to %d", p->named[index].name, SCHEMA_MAX_FIXED);
-    snprintf(digits, sizeof digits, "\",\"size\":%d", (int)json_integer_value(size));
-    if ((rc = emits(p, digits)) != ERR_OK)
+    snprintf(digits, sizeof digits, ",\"size\":%d", (int)json_integer_value(size));
+    if ((rc = emit(p, digits)) != ERR_OK)
         return rc;
     *m = (struct measure){.takes_bytes = true, .depth = 1, .expanded = 1};
     return close_named(p, index, m, "}");
@@ -327,7 +349,7 @@ static enum err_code parse_items(struct parse *p, const json_t *j, const char *t
         return REFUSE(p, "%s whose %s take no bytes", type, what);
     m->depth++;
     m->expanded++;
-    return emits(p, "}");
+    return emit(p, "}");
 }
 
 /* Two branches of a union must differ: in type, or in name where they have one. */
@@ -351,7 +373,7 @@ static enum err_code parse_union(struct parse *p, const json_t *j, const char *s
         return REFUSE(p, "a union without branches");
     if (n > SCHEMA_MAX_BRANCHES)
         return REFUSE(p, "a union of more than %d branches", SCHEMA_MAX_BRANCHES);
-    if ((rc = emits(p, "[")) != ERR_OK)
+    if ((rc = emit(p, "[")) != ERR_OK)
         return rc;
     for (size_t i = 0; i < n; i++) {
         const json_t *branch = json_array_get(j, i);
@@ -360,7 +382,7 @@ static enum err_code parse_union(struct parse *p, const json_t *j, const char *s
         for (size_t k = 0; k < i; k++)
             if (same_branch(json_array_get(j, k), branch))
                 return REFUSE(p, "a union with the same branch twice");
-        if ((i && (rc = emits(p, ",")) != ERR_OK) || (rc = parse_type(p, branch, space, depth + 1, &one)) != ERR_OK)
+        if ((i && (rc = emit(p, ",")) != ERR_OK) || (rc = parse_type(p, branch, space, depth + 1, &one)) != ERR_OK)
             return rc;
         sum.expanded += one.expanded;
         if (sum.depth < one.depth + 1)
@@ -369,7 +391,7 @@ static enum err_code parse_union(struct parse *p, const json_t *j, const char *s
             return REFUSE(p, "it expands to more than %d types", SCHEMA_MAX_EXPANDED);
     }
     *m = sum;
-    return emits(p, "]");
+    return emit(p, "]");
 }
 
 static enum err_code parse_object(struct parse *p, const json_t *j, const char *space, int depth, struct measure *m)
@@ -442,12 +464,12 @@ static bool find_deadline_micros(const json_t *root)
     return false;
 }
 
-static enum err_code build_avro(struct schema *s, const char *canonical, size_t n, struct err *e)
+static enum err_code build_avro(struct schema *s, const struct buffer *plain, struct err *e)
 {
     enum err_code rc = ERR_OK;
 
     avro_lock();
-    if (avro_schema_from_json_length(canonical, n, &s->avro) != 0) {
+    if (avro_schema_from_json_length(plain->s, plain->n, &s->avro) != 0) {
         s->avro = NULL;
         rc = err_set(e, ERR_UNKNOWN_SCHEMA, ERR_SKIP, "schema refused: %.200s", avro_strerror());
     } else if (!(s->iface = avro_generic_class_from_schema(s->avro))) {
@@ -488,9 +510,9 @@ enum err_code schema_open(struct schema **out, const char *text, size_t n, struc
         rc = REFUSE(&p, "its outermost type is no record");
         goto out;
     }
-    if ((rc = build_avro(s, p.out, p.n, e)) != ERR_OK)
+    if ((rc = build_avro(s, &p.plain, e)) != ERR_OK)
         goto out;
-    s->fingerprint = crc64_avro(p.out, p.n);
+    s->fingerprint = crc64_avro(p.canonical.s, p.canonical.n);
     s->deadline_micros = find_deadline_micros(root);
     *out = s;
     s = NULL; /* moved to the caller */
@@ -498,7 +520,8 @@ out:
     for (size_t i = 0; i < p.n_named; i++)
         free(p.named[i].name);
     free(p.named);
-    free(p.out);
+    free(p.canonical.s);
+    free(p.plain.s);
     json_decref(root);
     schema_close(s);
     return rc;

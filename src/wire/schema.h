@@ -1,7 +1,7 @@
 /* schema.h -- one writer's schema: checked, made canonical, fingerprinted, then given to avro-c.
  *
  * The text is untrusted.  It is checked here in full before avro-c parses its canonical form, so that avro-c only ever
- * sees a schema with plain names, no recursion, no array or map whose items take no bytes (six payload bytes could
+ * sees a schema with names of our making (nothing here reads a type's name), no recursion, no array or map whose items take no bytes (six payload bytes could
  * claim 2^33 of them), and bounds on depth, on types and on what a record expands to.
  * Errors: ERR_UNKNOWN_SCHEMA, act ERR_SKIP, says what the schema has that is refused.
  * Thread: one owner at a time, avro-c's calls between avro_lock() and avro_unlock(). */
@@ -28,7 +28,7 @@ enum {
 };
 
 struct schema {
-    avro_schema_t avro; /* a record */
+    avro_schema_t avro; /* a record; its types are named T0, T1, ... */
     avro_value_iface_t *iface;
     uint64_t fingerprint; /* CRC-64-AVRO of the parsing canonical form */
     bool deadline_micros; /* the root's field "deadline" is a timestamp-micros */

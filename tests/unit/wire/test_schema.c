@@ -1,6 +1,7 @@
 #include "wire/schema.h"
 
 #include "base/clock.h"
+#include "wire/avro_walk.h"
 
 #include <criterion/criterion.h>
 #include <stdarg.h>
@@ -63,6 +64,22 @@ Test(schema, names_are_resolved_by_namespace)
 
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
         fingerprint_of(texts[i]);
+}
+
+/* avro-c puts a name without a namespace into the enclosing one, so that E and a.E would be one type, recursive here */
+Test(schema, types_that_differ_in_namespace_alone_are_kept_apart)
+{
+    static const char text[] =
+        "{\"type\":\"record\",\"name\":\"a.R\",\"fields\":["
+        "{\"name\":\"f\",\"type\":{\"type\":\"enum\",\"name\":\"a.E\",\"symbols\":[\"X\"]}},"
+        "{\"name\":\"g\",\"type\":{\"type\":\"record\",\"name\":\"E\",\"namespace\":\"\",\"fields\":["
+        "{\"name\":\"x\",\"type\":\"a.E\"}]}},{\"name\":\"h\",\"type\":\"a.E\"}]}";
+    struct schema *s;
+    struct err e;
+
+    cr_assert_eq(schema_open(&s, text, strlen(text), &e), ERR_OK, "%s", e.msg);
+    cr_assert_eq(avro_walk(s->avro, "\0\0\0", 3, 100, &e), ERR_OK, "%s", e.msg);
+    schema_close(s);
 }
 
 Test(schema, notices_a_deadline_in_microseconds)
