@@ -21,6 +21,7 @@ static const struct command commands[] = {
     {"config", cli_config, "every setting: key, default, range, what it does"},
     {"translate", cli_translate, "lines on standard input to lines on standard output, without Kafka"},
     {"tokenize", cli_tokenize, "lines to token ids, and back"},
+    {"bench", cli_bench, "what this machine can do, and what the worker does of it"},
     {NULL, NULL, NULL},
 };
 

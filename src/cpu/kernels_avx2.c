@@ -12,9 +12,10 @@
 #pragma GCC target("avx2,fma,f16c")
 #endif
 
-#define LANES     8
-#define TILE_ROWS 3 /* 12 sums, 3 activations, 1 weight */
-#define SET_NAME  "AVX2"
+#define LANES       8
+#define TILE_ROWS   3 /* 12 sums, 3 activations, 1 weight */
+#define WIDE_STRIPS 2
+#define SET_NAME    "AVX2"
 
 typedef float vec __attribute__((vector_size(32)));
 typedef int ivec __attribute__((vector_size(32)));

@@ -1,5 +1,5 @@
 /* kernels_body.h -- the loops themselves, compiled once an instruction set by the file that includes this.
- * Before it stand LANES, TILE_ROWS, SET_NAME, INLINE, vec, ivec and v_fma, v_max, v_load_bf16, v_load_f16, v_sum4.
+ * Before it stand LANES, TILE_ROWS, WIDE_STRIPS, SET_NAME, INLINE, vec, ivec and v_fma, v_max, v_load_bf16, v_load_f16, v_sum4.
  * A multiply that feeds a sum is always v_fma: what the compiler contracts by itself could differ between two
  * copies of one loop. */
 
@@ -141,16 +141,29 @@ INLINE void tile(int rows, enum dtype t, float *out, size_t out_stride, const fl
     }
 }
 
+/* Memory that will be read soon, fetched a little at a time beside the work of the moment. */
+struct ahead {
+    const unsigned char *at;
+    int lines; /* of 64 bytes, a tile */
+};
+
+INLINE void fetch(struct ahead *a)
+{
+    for (int i = 0; i < a->lines; i++, a->at += 64)
+        __builtin_prefetch(a->at);
+}
+
 /* rows <= TILE_ROWS, any number of columns */
 #define STRIP(NAME, TYPE)                                                                                              \
     static void NAME(float *out, size_t out_stride, const float *x, size_t x_stride, int rows, const void *w,          \
-                     int cols, int k, bool add)                                                                        \
+                     int cols, int k, bool add, struct ahead *ahead)                                                   \
     {                                                                                                                  \
         size_t step = (size_t)k * TILE_COLS * (TYPE == DTYPE_F32 ? 4 : 2);                                             \
         const unsigned char *b = w;                                                                                    \
         for (int c = 0; c < cols; c += TILE_COLS, b += step) {                                                         \
             float *o = out + c;                                                                                        \
             int n = cols - c;                                                                                          \
+            fetch(ahead);                                                                                              \
             switch (rows) {                                                                                            \
             case 1: tile(1, TYPE, o, out_stride, x, x_stride, b, n, k, add); break;                                    \
             case 2: tile(2 < TILE_ROWS ? 2 : TILE_ROWS, TYPE, o, out_stride, x, x_stride, b, n, k, add); break;        \
@@ -178,30 +191,38 @@ static void widen(float *out, const void *w, enum dtype t, size_t n)
     }
 }
 
+typedef void strip_fn(float *out, size_t out_stride, const float *x, size_t x_stride, int rows, const void *w, int cols,
+                      int k, bool add, struct ahead *ahead);
+
+static strip_fn *strip_of(enum dtype t)
+{
+    return t == DTYPE_BF16 ? strip_bf16 : t == DTYPE_F16 ? strip_f16 : strip_f32;
+}
+
+/* One strip reads the weights once, straight from where they lie.  More of them share a panel of columns that stays in
+ * a near cache, and from WIDE_STRIPS on it pays to widen it once for all. */
 static void product(float *out, size_t out_stride, const float *x, size_t x_stride, int rows, const void *w,
                     enum dtype t, int cols, int k, bool add, float *scratch)
 {
-    if (rows <= TILE_ROWS) {
-        (t == DTYPE_BF16  ? strip_bf16
-         : t == DTYPE_F16 ? strip_f16
-                          : strip_f32)(out, out_stride, x, x_stride, rows, w, cols, k, add);
-        return;
-    }
+    size_t row_bytes = (size_t)k * (t == DTYPE_F32 ? 4 : 2);
     int strips = (rows + TILE_ROWS - 1) / TILE_ROWS; /* of nearly equal height */
-    size_t size = t == DTYPE_F32 ? 4 : 2;
+    bool wide = t != DTYPE_F32 && strips >= WIDE_STRIPS;
+    int panel_cols = strips == 1 ? cols : KERNEL_COLS;
 
-    for (int c = 0; c < cols; c += KERNEL_COLS) {
-        int n = cols - c < KERNEL_COLS ? cols - c : KERNEL_COLS;
-        const void *panel = (const unsigned char *)w + (size_t)c * (size_t)k * size;
+    for (int c = 0; c < cols; c += panel_cols) {
+        int n = cols - c < panel_cols ? cols - c : panel_cols;
+        const unsigned char *panel = (const unsigned char *)w + (size_t)c * row_bytes;
+        /* columns are too short for the hardware to see a stream: what comes next is fetched line by line */
+        struct ahead next = {panel + (strips == 1 ? 2 * TILE_COLS : KERNEL_COLS) * row_bytes,
+                             (int)(TILE_COLS * row_bytes / 64 / (size_t)strips) + 1};
 
-        if (t != DTYPE_F32) {
+        if (wide)
             widen(scratch, panel, t, (size_t)n * (size_t)k);
-            panel = scratch;
-        }
         for (int s = 0; s < strips; s++) {
             int from = (int)((int64_t)rows * s / strips), to = (int)((int64_t)rows * (s + 1) / strips);
-            strip_f32(out + (size_t)from * out_stride + c, out_stride, x + (size_t)from * x_stride, x_stride, to - from,
-                      panel, n, k, add);
+
+            strip_of(wide ? DTYPE_F32 : t)(out + (size_t)from * out_stride + c, out_stride, x + (size_t)from * x_stride,
+                                           x_stride, to - from, wide ? (const void *)scratch : panel, n, k, add, &next);
         }
     }
 }

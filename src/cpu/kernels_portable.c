@@ -7,7 +7,8 @@
 #include <stdint.h>
 #include <string.h>
 
-#define LANES 4
+#define LANES       4
+#define WIDE_STRIPS 2
 
 typedef float vec __attribute__((vector_size(16)));
 typedef int ivec __attribute__((vector_size(16)));
@@ -90,10 +91,10 @@ INLINE vec v_max(vec a, vec b)
 
 INLINE vec v_load_bf16(const void *p)
 {
-    uint16_t h[4];
+    uint16_t __attribute__((vector_size(8))) h;
 
-    memcpy(h, p, sizeof h);
-    return (vec)((ivec){h[0], h[1], h[2], h[3]} << 16);
+    memcpy(&h, p, sizeof h);
+    return (vec)(__builtin_convertvector(h, ivec) << 16);
 }
 
 #include "cpu/kernels_body.h"
