@@ -1,0 +1,61 @@
+# shellcheck shell=bash
+# What the integration tests share; sourced from the repository's root.  Each check prints "ok NAME" or "not ok NAME".
+
+set -u
+BUILD=${BUILD:-build}
+WORKER=$BUILD/translate-worker
+WORK=$BUILD/integration/$(basename "$0" .sh)
+rm -rf "$WORK"
+mkdir -p "$WORK"
+failures=0
+source ops/demo/worker.sh
+
+# check NAME COMMAND...: the command's success is the claim.
+check() {
+    local name=$1
+    shift
+    if "$@"; then
+        echo "ok $name"
+    else
+        echo "not ok $name"
+        failures=$((failures + 1))
+    fi
+}
+
+# check_exit CODE NAME COMMAND...: its exit code is.
+check_exit() {
+    local want=$1 name=$2
+    shift 2
+    "$@"
+    local rc=$?
+    [ $rc = "$want" ] || echo "# exit code $rc, expected $want"
+    check "$name" test $rc = "$want"
+}
+
+# within SECONDS COMMAND...: repeats it until it succeeds.  For states of another process that announce themselves by
+# nothing; a tenth of a second between the looks.
+within() {
+    local end=$((SECONDS + $1))
+    shift
+    until "$@"; do
+        [ $SECONDS -lt $end ] || return 1
+        sleep 0.1
+    done
+}
+
+metric() { # metric WORKER NAME[{label}]: its value
+    curl -fsS "http://127.0.0.1:${worker_http[$1]}/metrics" | awk -v name="translate_worker_$2" '$1 == name { print $2 }'
+}
+
+finish() {
+    [ $failures = 0 ]
+    exit
+}
+
+kill_workers() {
+    local pid
+    for pid in "${worker_pid[@]}"; do
+        kill -KILL "$pid" 2>/dev/null
+    done
+}
+trap kill_workers EXIT
