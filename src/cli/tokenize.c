@@ -92,7 +92,7 @@ static bool convert(struct work *w, FILE *f, const char *name, bool decode)
 {
     size_t cap = 0, number = 0;
     char *line = NULL;
-    struct err e;
+    struct err e = {.code = ERR_OK};
     bool ok = true;
     ssize_t len;
 

@@ -173,7 +173,7 @@ static bool is_hopeless(const struct encoder *enc, const struct text_part *parts
 enum err_code encoder_encode_parts(struct encoder *enc, const struct text_part *parts, size_t n_parts, int32_t *ids,
                                    size_t cap, size_t *n, struct err *e)
 {
-    struct text_part text;
+    struct text_part text = {NULL, 0};
     enum err_code rc;
 
     *n = 0;
@@ -219,7 +219,7 @@ enum err_code encoder_pieces(struct encoder *enc, const char *text, size_t len,
                              void (*piece)(void *ctx, const char *s, size_t n), void *ctx, struct err *e)
 {
     struct caller c = {piece, ctx};
-    struct text_part all;
+    struct text_part all = {NULL, 0};
     enum err_code rc = prepare(enc, &(struct text_part){text, len}, 1, &all, e);
 
     if (rc == ERR_OK)

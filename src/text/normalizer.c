@@ -28,6 +28,7 @@ void text_buffer_free(struct text_buffer *b)
 
 size_t utf8_repair(const char *s, size_t n, char *out)
 {
+    static const char replacement[3] = {'\xEF', '\xBF', '\xBD'}; /* U+FFFD */
     size_t m = 0;
 
     while (n) {
@@ -38,8 +39,8 @@ size_t utf8_repair(const char *s, size_t n, char *out)
         n -= good;
         if (n == 0)
             break;
-        memcpy(out + m, "\xEF\xBF\xBD", 3);
-        m += 3;
+        memcpy(out + m, replacement, sizeof replacement);
+        m += sizeof replacement;
         good = (size_t)utf8_invalid(s, n);
         s += good;
         n -= good;

@@ -166,12 +166,12 @@ static enum err_code family_of_template(const struct family **out, const char *d
     rc = read_jinja(&text, dir, e);
     if (rc == ERR_OK && !text)
         rc = read_config_template(&text, dir, e);
-    if (force && !text)
+    if (!text && force)
         return ERR_OK;
-    if (rc == ERR_OK && !text)
-        rc = err_set(e, ERR_MODEL, ERR_STOP, "%s: no chat template (force_template goes by the special tokens)", dir);
-    if (rc != ERR_OK)
-        return rc;
+    if (!text)
+        return rc != ERR_OK ? rc
+                            : err_set(e, ERR_MODEL, ERR_STOP,
+                                      "%s: no chat template (force_template goes by the special tokens)", dir);
     h = template_hash(text, &n);
     for (size_t i = 0; i < sizeof families / sizeof *families; i++)
         if (families[i].template_bytes == n && families[i].template_hash == h)
@@ -191,21 +191,25 @@ static bool has_tokens(const struct family *f, const struct tokenizer *t)
            tokenizer_special(t, f->after) >= 0 && tokenizer_special(t, f->eos) >= 0;
 }
 
+/* *out is NULL unless ERR_OK. */
 static enum err_code choose_family(const struct family **out, const struct tokenizer *t, const char *dir, bool force,
                                    struct err *e)
 {
-    enum err_code rc = family_of_template(out, dir, force, e);
+    const struct family *f;
+    enum err_code rc = family_of_template(&f, dir, force, e);
 
+    *out = NULL;
     if (rc != ERR_OK)
         return rc;
-    if (*out && !has_tokens(*out, t))
+    if (f && !has_tokens(f, t))
         return err_set(e, ERR_MODEL, ERR_STOP, "%s: the chat template is the %s family's, the vocabulary is not", dir,
-                       (*out)->name);
-    for (size_t i = 0; !*out && i < sizeof families / sizeof *families; i++)
+                       f->name);
+    for (size_t i = 0; !f && i < sizeof families / sizeof *families; i++)
         if (has_tokens(&families[i], t))
-            *out = &families[i];
-    if (!*out)
+            f = &families[i];
+    if (!f)
         return err_set(e, ERR_UNSUPPORTED, ERR_STOP, "%s: the vocabulary has the chat tokens of no known family", dir);
+    *out = f;
     return ERR_OK;
 }
 
@@ -269,7 +273,8 @@ enum err_code prompt_open(struct prompt **out, const struct tokenizer *t, const 
     *out = NULL;
     if (!p)
         return err_set(e, ERR_NOMEM, ERR_STOP, "prompt: out of memory");
-    if ((rc = choose_family(&f, t, dir, force, e)) != ERR_OK)
+    rc = choose_family(&f, t, dir, force, e);
+    if (!f)
         goto out;
     p->generation = g == PROMPT_AUTO ? generation_of(name) : g;
     snprintf(p->description, sizeof p->description, "family %s, prompts %s", f->name, generations[p->generation].name);

@@ -138,13 +138,16 @@ enum err_code tokenizer_bench(const struct tokenizer *t, FILE *out, struct err *
     char *text = malloc(TEXT_BYTES);
     enum err_code rc = ERR_OK;
 
-    if (!words || !ids || !text)
+    if (!words || !ids || !text) {
         rc = err_set(e, ERR_NOMEM, ERR_STOP, "tokenizer bench: out of memory");
+        goto out;
+    }
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds && rc == ERR_OK; i++) {
         size_t n = find_words(t, &kinds[i], words);
         if (n >= 100)
             rc = measure(t, &kinds[i], text, make_text(t, &kinds[i], words, n, text), ids, out, e);
     }
+out:
     free(words);
     free(ids);
     free(text);
