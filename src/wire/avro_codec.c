@@ -226,7 +226,7 @@ static int write_text(avro_value_t *v, struct text t, struct arena *a)
     terminated = arena_take(a, t.n + 1); /* avro-c wants its NUL, and counts it */
     if (!terminated)
         return ENOMEM;
-    if (t.n)
+    if (t.s)
         memcpy(terminated, t.s, t.n);
     terminated[t.n] = '\0';
     return avro_value_set_string_len(v, terminated, t.n + 1);

@@ -2,7 +2,7 @@
  * Decoding is by the writer's schema; fields are then taken by name, whatever their order, namespaces ignored, with the
  * promotions that mean the same (int to long and double, bytes to string, string to enum and back) and through unions
  * of null and one type in either order.  Absent fields keep what base held, further ones are skipped.
- * Memory: avro-c allocates the value it reads and frees it before the call returns, at most some 50 bytes a value of
+ * Memory: avro-c allocates the value it reads and frees it before the call returns, at most some 100 bytes a value of
  * AVRO_MAX_VALUES beside the payload's own bytes. */
 #ifndef WIRE_AVRO_CODEC_H
 #define WIRE_AVRO_CODEC_H

@@ -36,6 +36,7 @@ static enum err_code walk_long(struct walk *w, int64_t *out)
 {
     uint64_t v = 0;
 
+    *out = 0;
     for (int i = 0; i < 10; i++) {
         if (left(w) <= (size_t)i)
             return bad(w, "a number is cut off by the end");

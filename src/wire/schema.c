@@ -200,6 +200,7 @@ static enum err_code open_named(struct parse *p, const json_t *j, const char *ty
     struct measure m;
     enum err_code rc;
 
+    *index = 0;
     if (!name || !is_full_name(name) || is_primitive(name, &m))
         return REFUSE(p, "a %s without a valid name", type);
     if (ns) {
@@ -259,7 +260,7 @@ static enum err_code parse_record(struct parse *p, const json_t *j, const char *
 {
     const json_t *fields = json_object_get(j, "fields");
     char inner[2 * SCHEMA_MAX_NAME + 2];
-    struct measure sum = {.depth = 1, .expanded = 1}, one;
+    struct measure sum = {.depth = 1, .expanded = 1}, one = {0};
     enum err_code rc;
     size_t index;
 
@@ -365,7 +366,7 @@ static bool same_branch(const json_t *a, const json_t *b)
 
 static enum err_code parse_union(struct parse *p, const json_t *j, const char *space, int depth, struct measure *m)
 {
-    struct measure sum = {.takes_bytes = true, .depth = 1, .expanded = 1}, one;
+    struct measure sum = {.takes_bytes = true, .depth = 1, .expanded = 1}, one = {0};
     size_t n = json_array_size(j);
     enum err_code rc;
 
@@ -417,6 +418,7 @@ static enum err_code parse_type(struct parse *p, const json_t *j, const char *sp
 {
     enum err_code rc;
 
+    *m = (struct measure){0};
     if (depth > SCHEMA_MAX_DEPTH)
         return REFUSE(p, "more than %d levels deep", SCHEMA_MAX_DEPTH);
     if (++p->nodes > SCHEMA_MAX_NODES)

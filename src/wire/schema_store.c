@@ -295,7 +295,7 @@ enum err_code schema_store_add(struct schema_store *s, int32_t id, const char *t
     if (find_entry(s, id))
         return err_set(e, ERR_CONFIG, ERR_STOP, "schema %d is already known", (int)id);
     rc = learn(s, id, text, n, true, &entry, e);
-    if (rc == ERR_OK && !entry->schema) {
+    if (rc == ERR_OK && entry && !entry->schema) {
         if (e)
             *e = entry->why;
         rc = entry->why.code;
