@@ -263,22 +263,23 @@ static void heap_push(struct heap *h, uint64_t x)
 {
     size_t i = h->n++;
 
-    for (; i && h->at[(i - 1) / 2] > x; i = (i - 1) / 2)
-        h->at[i] = h->at[(i - 1) / 2];
+    for (; i && h->at[(i - 1) / 4] > x; i = (i - 1) / 4)
+        h->at[i] = h->at[(i - 1) / 4];
     h->at[i] = x;
 }
 
 static uint64_t heap_pop(struct heap *h)
 {
     uint64_t top = h->at[0], x = h->at[--h->n];
-    size_t i = 0, child;
+    size_t i = 0, first, best;
 
-    for (; (child = 2 * i + 1) < h->n; i = child) {
-        if (child + 1 < h->n && h->at[child + 1] < h->at[child])
-            child++;
-        if (h->at[child] >= x)
+    for (; (first = 4 * i + 1) < h->n; i = best) {
+        best = first;
+        for (size_t k = first + 1; k < first + 4 && k < h->n; k++)
+            best = h->at[k] < h->at[best] ? k : best;
+        if (h->at[best] >= x)
             break;
-        h->at[i] = h->at[child];
+        h->at[i] = h->at[best];
     }
     h->at[i] = x;
     return top;
