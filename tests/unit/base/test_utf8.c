@@ -80,3 +80,17 @@ Test(utf8, incomplete_tail_counts_what_may_still_become_a_character)
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
         cr_assert_eq(utf8_incomplete_tail(cases[i].s, strlen(cases[i].s)), cases[i].want, "case %zu", i);
 }
+
+Test(utf8, invalid_part_is_the_longest_beginning_of_a_character)
+{
+    static const struct {
+        const char *s;
+        int want;
+    } cases[] = {{"\x80", 1},         {"\xFF\xFF", 1},     {"\xC3", 1},         {"\xC3z", 1},
+                 {"\xE4\xBD", 2},     {"\xE4\xBDz", 2},    {"\xE0\x80\x80", 1}, {"\xED\xA0\x80", 1},
+                 {"\xF0\x9F\x98", 3}, {"\xF0\x9F\xF0", 2}, {"\xF0\x8F\x80", 1}, {"\xF4\x90\x80", 1},
+                 {"\xC0\xAF", 1},     {"\xE4\xE4", 1},     {"\xF5\x80\x80", 1}};
+
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        cr_assert_eq(utf8_invalid(cases[i].s, strlen(cases[i].s)), cases[i].want, "case %zu", i);
+}
