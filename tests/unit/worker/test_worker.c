@@ -51,7 +51,7 @@ static struct outgoing json(const char *text)
 
 #define TRACE "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 
-Test(worker, poison_among_good_jobs_stops_nothing_and_each_lands_where_it_belongs, .timeout = 120)
+Test(worker, poison_among_good_jobs_stops_nothing_and_each_lands_where_it_belongs)
 {
     enum { HUGE_BYTES = 3 << 20, LONG = 60000 };
     static const struct header trace = {"traceparent", TRACE, sizeof TRACE - 1};
@@ -142,7 +142,7 @@ Test(worker, poison_among_good_jobs_stops_nothing_and_each_lands_where_it_belong
     worker_case_close(&wc);
 }
 
-Test(worker, stop_under_load_loses_nothing_and_repeats_nothing, .timeout = 120)
+Test(worker, stop_under_load_loses_nothing_and_repeats_nothing)
 {
     enum { N = 600 };
     struct seen *r;
@@ -173,7 +173,7 @@ Test(worker, stop_under_load_loses_nothing_and_repeats_nothing, .timeout = 120)
     worker_case_close(&wc);
 }
 
-Test(worker, device_failure_has_its_own_error_and_commits_nothing_unpublished, .timeout = 120)
+Test(worker, device_failure_has_its_own_error_and_commits_nothing_unpublished)
 {
     enum { N = 100 };
     struct seen *r;
@@ -203,7 +203,7 @@ Test(worker, device_failure_has_its_own_error_and_commits_nothing_unpublished, .
     worker_case_close(&wc);
 }
 
-Test(worker, stops_loudly_when_everything_is_undecodable, .timeout = 120)
+Test(worker, stops_loudly_when_everything_is_undecodable)
 {
     enum { N = 400 };
     struct outgoing o[N];
@@ -226,7 +226,7 @@ Test(worker, stops_loudly_when_everything_is_undecodable, .timeout = 120)
     worker_case_close(&wc);
 }
 
-Test(worker, result_too_large_becomes_a_dead_letter_in_one_attempt, .timeout = 120)
+Test(worker, result_too_large_becomes_a_dead_letter_in_one_attempt)
 {
     struct seen *r, *d;
 
@@ -262,7 +262,7 @@ static bool is_unready(struct worker_case *c, int n)
     return !worker_case_is_ready(c, n);
 }
 
-Test(worker, broker_that_goes_away_is_waited_for_and_nothing_is_lost, .timeout = 120)
+Test(worker, broker_that_goes_away_is_waited_for_and_nothing_is_lost)
 {
     enum { N = 200 };
     struct seen *r, *d;
@@ -289,7 +289,7 @@ Test(worker, broker_that_goes_away_is_waited_for_and_nothing_is_lost, .timeout =
     worker_case_close(&wc);
 }
 
-Test(worker, drain_is_bounded_and_what_is_left_is_read_again, .timeout = 120)
+Test(worker, drain_is_bounded_and_what_is_left_is_read_again)
 {
     enum { N = 20 };
     struct seen *r;
@@ -320,7 +320,7 @@ Test(worker, drain_is_bounded_and_what_is_left_is_read_again, .timeout = 120)
     worker_case_close(&wc);
 }
 
-Test(worker, deadline_ends_a_job_in_the_batch_within_a_step, .timeout = 120)
+Test(worker, deadline_ends_a_job_in_the_batch_within_a_step)
 {
     struct outgoing o;
     struct seen *d;
@@ -348,7 +348,7 @@ Test(worker, deadline_ends_a_job_in_the_batch_within_a_step, .timeout = 120)
     worker_case_close(&wc);
 }
 
-Test(worker, registry_that_is_away_holds_its_own_records_only, .timeout = 120)
+Test(worker, registry_that_is_away_holds_its_own_records_only)
 {
     struct outgoing framed = worker_case_value("\x00\x00\x00\x00\x2A\x02\x61", 7);
     struct seen *d;
@@ -370,7 +370,7 @@ Test(worker, registry_that_is_away_holds_its_own_records_only, .timeout = 120)
     worker_case_close(&wc);
 }
 
-Test(worker, broker_that_is_not_there_at_start_is_waited_for_and_a_stop_honoured, .timeout = 60)
+Test(worker, broker_that_is_not_there_at_start_is_waited_for_and_a_stop_honoured)
 {
     worker_case_open(&wc, NULL);
     snprintf(wc.bootstrap, sizeof wc.bootstrap, "127.0.0.1:9");
