@@ -66,7 +66,6 @@ struct consumer {
     int64_t unknown_topic_ms; /* until a topic that is not there is believed to be missing */
     int64_t unknown_topic_ns; /* first time it was reported missing, 0 = it is there */
     int64_t watermarks_ns;
-    uint64_t repeats; /* offsets that came again in one assignment */
 
     bool dirty;          /* a frontier moved since the last commit */
     uintptr_t commit_id; /* of the newest commit */
@@ -543,11 +542,12 @@ static void take_record(struct consumer *c, struct partition *p, const rd_kafka_
     struct err e;
 
     if (ledger_take(p->ledger, m->offset, &e) != ERR_OK) {
-        /* below what was read already: the library rewound, or the log was cut; it is in flight or done */
-        c->repeats++;
-        if ((c->repeats & (c->repeats - 1)) == 0) /* 1, 2, 4, ...: never a flood */
-            log_event(LOG_WARN, "offset_repeated", "partition=%d repeats=%llu text=\"%s\"", p->id,
-                      (unsigned long long)c->repeats, e.msg);
+        /* To pass over it could lose a record, to take it could repeat the whole log: a person decides. */
+        err_set(&e, ERR_KAFKA, ERR_STOP,
+                "%s, partition %d: offset %lld came after %lld was read: the log was cut or the topic made anew; a "
+                "restart goes on as kafka.offset_reset says",
+                c->k->request_topic, p->id, (long long)m->offset, (long long)atomic_load(&p->position) - 1);
+        stop_with(c, &e);
         return;
     }
     r = record_pool_take(c->pool, m, &at, c->k->request_topic);
@@ -568,6 +568,19 @@ static void take_record(struct consumer *c, struct partition *p, const rd_kafka_
     }
 }
 
+/* What was committed lies past the end of the log (a topic made anew, a log that was cut): the library began elsewhere,
+ * as kafka.offset_reset says, and commits have to follow it down. */
+static void check_start(struct partition *p, int64_t offset)
+{
+    int64_t committed = atomic_load(&p->committed);
+
+    if (atomic_load(&p->position) >= 0 || offset >= committed)
+        return;
+    log_event(LOG_WARN, "offset_reset", "partition=%d committed=%lld start=%lld", p->id, (long long)committed,
+              (long long)offset);
+    atomic_store(&p->committed, -1);
+}
+
 /* true: something was there. */
 static bool read_one(struct consumer *c, struct partition *p)
 {
@@ -576,9 +589,13 @@ static bool read_one(struct consumer *c, struct partition *p)
     if (!m)
         return false;
     if (m->err == RD_KAFKA_RESP_ERR_NO_ERROR) {
+        check_start(p, m->offset);
         take_record(c, p, m);
     } else if (m->err == RD_KAFKA_RESP_ERR__PARTITION_EOF) {
+        check_start(p, m->offset);
         ledger_reach(p->ledger, m->offset); /* over the markers at the end of the log */
+        if (m->offset > atomic_load(&p->position))
+            atomic_store(&p->position, m->offset);
         note_frontier(c, p);
     } else {
         on_message_error(c, m, p->id);

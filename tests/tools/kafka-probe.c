@@ -209,7 +209,7 @@ static int check(const struct probe *pr)
 {
     unsigned char *seen = calloc((size_t)pr->jobs, 1);
     const struct record *r;
-    struct reader *rd;
+    struct reader *rd = NULL;
     struct err e;
     bool at_end = false;
     int lost = 0, repeats = 0;
