@@ -117,11 +117,12 @@ $(BIN): $(BUILD)/obj/src/main.o $(LIB)
 	$(CC) $(LDFLAGS) $^ $(LIBS) -o $@
 
 # Test programs and tools: one source each, beside the library and tests/support.
-$(BUILD)/tests/unit/%: $(BUILD)/obj/tests/unit/%.o $(SUPPORT) $(LIB)
+$(BUILD)/tests/unit/%: $(BUILD)/obj/tests/unit/%.o $(BUILD)/libsupport.a $(LIB)
 	@mkdir -p $(@D)
 	$(CC) $(LDFLAGS) $^ $(LIBS) -lcriterion -o $@
 
-# Of tests/support, tools link what they use: the rest may need Criterion.
+# Of tests/support, programs link what they use: the rest may need Criterion, or a part of the worker that the program
+# replaces by a script of its own.
 $(BUILD)/libsupport.a: $(SUPPORT)
 	@rm -f $@
 	ar rcs $@ $^
