@@ -255,14 +255,16 @@ static enum err_code read_all(struct results *r, struct err *e)
     bool at_end[2] = {false, r->readers[1] == NULL}, waits = r->follow || r->ids.slots || r->count > 0;
     int64_t last_ns = clock_mono_ns();
     enum err_code rc = ERR_OK;
+    bool idle = true;
 
     while (rc == ERR_OK && !is_complete(r)) {
-        bool idle = true;
+        int wait_ms = idle ? 20 : 0; /* a topic at its end must not hold up the other */
+        idle = true;
         for (int i = 0; i < 2 && rc == ERR_OK && !is_complete(r); i++) {
             const struct record *rec;
             if (!r->readers[i])
                 continue;
-            if ((rc = reader_next(r->readers[i], &rec, &at_end[i], 20, e)) != ERR_OK || !rec)
+            if ((rc = reader_next(r->readers[i], &rec, &at_end[i], wait_ms, e)) != ERR_OK || !rec)
                 continue;
             idle = false;
             rc = i == 0 ? take_result(r, rec, e) : take_dead_letter(r, rec, e);
