@@ -37,6 +37,7 @@ enum {
     COMMIT_LOST_MS = 60000, /* a commit without an answer for so long is forgotten */
     RETRY_MIN_MS = 100,
     RETRY_MAX_MS = 5000,
+    REBALANCE_TRIES = 3, /* of a commit that a rebalance in progress refuses, while we hold that rebalance up */
 };
 
 struct finished { /* from the publisher, under lock; swapped out whole */
@@ -72,6 +73,7 @@ struct consumer {
     bool commit_out;     /* it has no answer yet */
     int64_t commit_sent_ns, commit_due_ns;
     int commit_failures;    /* in a row */
+    bool commit_rebalance;  /* the last one failed because the group is being dealt out anew */
     bool commit_hopeless;   /* this membership is over: only the next assignment helps */
     uint32_t commit_newest; /* partitions of later assignments do not belong to that commit */
 
@@ -280,6 +282,7 @@ static void commit_failed(struct consumer *c, rd_kafka_resp_err_t rc)
 
     c->commit_failures++;
     c->commit_hopeless = rc == RD_KAFKA_RESP_ERR_ILLEGAL_GENERATION || rc == RD_KAFKA_RESP_ERR_UNKNOWN_MEMBER_ID;
+    c->commit_rebalance = rc == RD_KAFKA_RESP_ERR_REBALANCE_IN_PROGRESS;
     c->dirty = true;
     c->commit_due_ns = clock_mono_ns() + retry_ms(c) * NS_PER_MS;
     atomic_fetch_add(&c->n_commit_errors, 1);
@@ -311,7 +314,7 @@ static void on_commit_answer(struct consumer *c, rd_kafka_event_t *ev)
         return;
     }
     c->commit_failures = 0;
-    c->commit_hopeless = false;
+    c->commit_rebalance = c->commit_hopeless = false;
     atomic_fetch_add(&c->n_commits, 1);
 }
 
@@ -375,6 +378,8 @@ static void commit_all(struct consumer *c, int64_t until_ns)
             serve_commits(c, (int)(left / NS_PER_MS) + 1);
         if (c->commit_out || c->stop.code != ERR_OK || c->commit_hopeless)
             return;
+        if (c->commit_rebalance && c->commit_failures >= REBALANCE_TRIES)
+            return;                   /* it goes on once we let go, and the group waits for that */
         if (c->commit_failures > 0) { /* nothing else is served here, so the pause may be a plain one */
             if (c->commit_due_ns >= until_ns)
                 return;
