@@ -17,7 +17,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { BROKER_MS = 10000 };
+enum { BROKER_MS = 5000 };
 
 static const char help[] =
     "usage: translate-worker check [--config FILE] [--set KEY=VALUE]... [--offline]\n\n"
@@ -243,7 +243,10 @@ int cli_check(int argc, char **argv)
         printf("FAIL  %-10s %s\n", "config", e.msg);
         return cli_fail(&e);
     }
-    good("config", "%s", o.config_path ? o.config_path : "defaults");
+    if (config_check_library(&s.cfg, admin_library_version(), &e) != ERR_OK)
+        bad(&s, "config", &e);
+    else
+        good("config", "%s", o.config_path ? o.config_path : "defaults");
     if (check_model(&s))
         check_text(&s);
     check_backend(&s);

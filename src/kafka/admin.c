@@ -223,3 +223,8 @@ enum err_code admin_create_topics(const struct kafka_config *k, const char *boot
         free(cl);
     return rc;
 }
+
+int admin_library_version(void)
+{
+    return rd_kafka_version();
+}

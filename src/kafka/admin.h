@@ -31,4 +31,7 @@ MUST_CHECK enum err_code admin_ask(struct admin_report *r, const struct kafka_co
 MUST_CHECK enum err_code admin_create_topics(const struct kafka_config *k, const char *bootstrap, int timeout_ms,
                                              struct err *e);
 
+/* librdkafka's version, as config_check_library() takes it. */
+int admin_library_version(void);
+
 #endif

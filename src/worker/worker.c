@@ -408,11 +408,14 @@ static void release_rest(struct worker *w, struct consumer *c)
     struct record *r;
     struct task *t;
 
-    while ((r = queue_pop(w->records, 0)))
+    while ((r = queue_pop(w->records, 0))) {
         consumer_release(c, r);
+        stats_add(&w->stats.jobs_given_back, 1);
+    }
     while ((t = task_pool_next_held(w->tasks))) {
         consumer_release(c, t->record);
         t->record = NULL;
+        stats_add(&w->stats.jobs_given_back, 1);
     }
 }
 
