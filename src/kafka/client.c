@@ -55,7 +55,7 @@ static const struct {
     {"socket.keepalive.enable", "true"},
     {"log.connection.close", "false"},
     {"reconnect.backoff.ms", "100"},
-    {"reconnect.backoff.max.ms", "5000"},
+    {"reconnect.backoff.max.ms", "2000"},
     {"topic.metadata.refresh.interval.ms", "10000"}, /* new topics and partitions are seen within this */
 };
 

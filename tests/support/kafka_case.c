@@ -25,7 +25,7 @@ void kafka_case_open(struct kafka_case *kc, int partitions)
         .replication_factor = 1,
         .assignment_strategy = "roundrobin",
         .offset_reset = "earliest",
-        .session_timeout_ms = 3500, /* the embedded broker waits 3 s for more members at first */
+        .session_timeout_ms = 3200, /* the embedded broker waits 3 s for more members at first */
         .max_poll_interval_ms = 6000,
         .properties = NULL,
     };

@@ -402,6 +402,16 @@ Test(publisher, a_reader_from_the_end_sees_only_what_comes_after_it_opened, .tim
         cr_assert_eq(reader_next(rd, &got, &at_end, 100, &e), ERR_OK);
     cr_assert(at_end);
     reader_close(rd);
+    kafka_case_close(&kc);
+}
+
+Test(publisher, a_reader_without_a_broker_gives_up_in_time, .timeout = 30)
+{
+    struct kafka_case kc;
+    struct reader *rd;
+    struct err e;
+
+    kafka_case_open(&kc, 1);
     cr_assert_eq(reader_open(&rd, &kc.k, "127.0.0.1:1", "requests", true, &e), ERR_TIMEOUT);
     cr_assert_eq(e.act, ERR_RETRY);
     kafka_case_close(&kc);
