@@ -109,6 +109,9 @@ $(BUILD)/obj/%.o: %.c
 # The schemas are compiled into the binary by .incbin, which -MMD does not see.
 $(BUILD)/obj/src/wire/own_schema.o: $(wildcard schemas/*.avsc)
 
+# The inner loops: sanitizer builds need them optimized too, or their tests take minutes.
+$(BUILD)/obj/src/cpu/kernels_%.o: override CFLAGS += -O3
+
 $(LIB): $(OBJS)
 	@rm -f $@
 	ar rcs $@ $^

@@ -166,6 +166,7 @@ static enum err_code parse(int argc, char **argv, struct options *o, bool *help_
 
     *o = (struct options){.model = "ops/demo/model"};
     *help_wanted = false;
+    opterr = 0; /* one line, ours */
     for (int c; (c = getopt_long(argc, argv, "m:t:h", longs, NULL)) != -1;)
         switch (c) {
         case 'm': o->model = optarg; break;
@@ -176,7 +177,9 @@ static enum err_code parse(int argc, char **argv, struct options *o, bool *help_
                 return rc;
             o->threads = (int)n;
             break;
-        default: return err_set(e, ERR_USAGE, ERR_STOP, "bench: see --help");
+        default:
+            return err_set(e, ERR_USAGE, ERR_STOP, "bench: '%s' is unknown or lacks its value (see --help)",
+                           argv[optind - 1]);
         }
     if (optind < argc)
         return err_set(e, ERR_USAGE, ERR_STOP, "bench: '%s' is too much (see --help)", argv[optind]);

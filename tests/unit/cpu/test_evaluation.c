@@ -9,6 +9,11 @@
 #include <string.h>
 #include <unistd.h>
 
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+enum { COMMITTED = 50 }; /* cases of the default run */
+#else
+enum { COMMITTED = 250 };
+#endif
 enum { BATCH = 32, ROOM = 200 };
 
 static bool same(const struct decode_job *j, const struct evaluation_case *c)
@@ -52,10 +57,13 @@ static int run(const char *model, const struct evaluation *v)
 Test(evaluation, ids_equal_the_reference_for_99_of_100_committed_cases, .timeout = 300)
 {
     struct evaluation v = evaluation_load(DEMO_EVALUATION);
-    int equal = run(DEMO_MODEL, &v);
+    struct evaluation part = v;
+    int equal;
 
-    printf("evaluation: %d of %d outputs equal\n", equal, v.n);
-    cr_assert(equal * 100 >= v.n * 99, "%d of %d", equal, v.n);
+    part.n = v.n < COMMITTED ? v.n : COMMITTED;
+    equal = run(DEMO_MODEL, &part);
+    printf("evaluation: %d of %d outputs equal\n", equal, part.n);
+    cr_assert(equal * 100 >= part.n * 99, "%d of %d", equal, part.n);
     evaluation_free(&v);
 }
 
