@@ -257,6 +257,92 @@ Test(worker, result_too_large_becomes_a_dead_letter_in_one_attempt)
     worker_case_close(&wc);
 }
 
+Test(worker, dead_letter_too_large_goes_without_its_value_and_says_where_that_is)
+{
+    struct outgoing poison = json("no job at all");
+    struct seen *d;
+
+    worker_case_open(&wc, NULL);
+    worker_case_start(&wc);
+    worker_case_until(&wc, worker_case_is_ready, 0, "ready");
+    rd_kafka_mock_push_request_errors(embedded_cluster(wc.broker), 0 /* Produce */, 3, RD_KAFKA_RESP_ERR_NO_ERROR,
+                                      RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE, RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE);
+    worker_case_send(&wc, &poison, 1);
+    worker_case_until(&wc, worker_case_has_finished, 1, "the dead letter");
+    worker_case_stop(&wc);
+    cr_assert_eq(wc.rc, ERR_OK, "%s", wc.e.msg);
+    cr_assert_eq(worker_case_read(&wc, true, 1, 2000, &d), 1);
+    cr_assert_eq(d[0].value_size, SIZE_MAX);
+    cr_assert(d[0].omitted);
+    cr_assert_str_eq(d[0].code, "UNDECODABLE", "the reason is the first one");
+    free(d);
+    worker_case_close(&wc);
+}
+
+Test(worker, topic_that_may_not_be_written_stops_it_and_nothing_is_committed)
+{
+    struct seen *r;
+
+    worker_case_open(&wc, NULL);
+    worker_case_start(&wc);
+    worker_case_until(&wc, worker_case_is_ready, 0, "ready");
+    rd_kafka_mock_push_request_errors(embedded_cluster(wc.broker), 0 /* Produce */, 2, RD_KAFKA_RESP_ERR_NO_ERROR,
+                                      RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED);
+    worker_case_jobs(&wc, "job", 1);
+    worker_case_wait(&wc);
+    cr_assert_eq(wc.rc, ERR_KAFKA, "%s", wc.e.msg);
+    cr_assert_leq(worker_case_committed(&wc, 0), 0);
+    worker_case_start(&wc);
+    worker_case_until(&wc, worker_case_has_results, 1, "the job, once it is allowed");
+    worker_case_stop(&wc);
+    cr_assert_eq(worker_case_read(&wc, false, 1, 2000, &r), 1);
+    free(r);
+    worker_case_close(&wc);
+}
+
+static bool has_partitions(struct worker_case *c, int n)
+{
+    struct consumer_stats s = {.partitions = 0};
+
+    pthread_mutex_lock(&c->w->view_lock);
+    if (c->w->consumer)
+        consumer_get_stats(c->w->consumer, &s);
+    pthread_mutex_unlock(&c->w->view_lock);
+    return s.partitions == n;
+}
+
+Test(worker, second_worker_takes_over_partitions_and_nothing_is_lost)
+{
+    enum { N = 1200 };
+    struct worker_case other;
+    struct seen *r;
+
+    worker_case_open(&wc, NULL);
+    wc.fake.step_ns = 8 * NS_PER_MS; /* some hundred jobs a second, longer than the rebalance */
+    worker_case_jobs(&wc, "job", N);
+    worker_case_start(&wc);
+    worker_case_until(&wc, worker_case_has_results, 20, "the first results");
+    other = wc;
+    worker_case_start(&other);
+    worker_case_until(&other, has_partitions, 1, "a partition of its own");
+    worker_case_until(&wc, has_partitions, 1, "and one left");
+    worker_case_until(&other, worker_case_has_results, 1, "work by the second");
+    worker_case_stop(&wc);
+    cr_assert_eq(wc.rc, ERR_OK, "%s", wc.e.msg);
+    worker_case_until(&other, has_partitions, 2, "both partitions");
+    for (int p = 0; p < 2; p++) /* the second works until the group has committed all */
+        for (int i = 0; i < 1000 && worker_case_committed(&wc, p) < N / 2; i++)
+            nanosleep(&(struct timespec){0, 20 * NS_PER_MS}, NULL);
+    worker_case_stop(&other);
+    cr_assert_eq(other.rc, ERR_OK, "%s", other.e.msg);
+    cr_assert_eq(worker_case_committed(&wc, 0) + worker_case_committed(&wc, 1), N);
+    int n_r = worker_case_read(&wc, false, N, 5000, &r);
+    /* This cluster refuses commits for as long as a rebalance lasts, so repeats have no narrower bound here. */
+    cr_assert_lt(expect_all(r, n_r, "job", N), N);
+    free(r);
+    worker_case_close(&wc);
+}
+
 static bool is_unready(struct worker_case *c, int n)
 {
     return !worker_case_is_ready(c, n);
