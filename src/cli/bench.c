@@ -7,11 +7,13 @@
 #include "model/model.h"
 
 #include <getopt.h>
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-enum { DECODE_PROMPT = 32, DECODE_STEPS = 64, PROMPTS = 7, MAX_ROWS = 32 };
+/* As the machine's rates are the best of some tries, so are these the best of ROUNDS medians: others may be busy too. */
+enum { DECODE_PROMPT = 32, DECODE_STEPS = 32, PROMPTS = 5, ROUNDS = 6, MAX_ROWS = 32 };
 
 static const char help[] =
     "usage: translate-worker bench [--model DIR] [--threads N] [--json]\n"
@@ -62,13 +64,17 @@ static enum err_code decode(struct backend *b, const struct model *m, const stru
                             const char *kind, const struct sampling *s, int rows, struct bench_report *r, struct err *e)
 {
     struct backend_info info;
-    struct bench_steps t;
+    struct bench_steps t = {.step_seconds = INFINITY}, round;
     struct bench_bound bound;
-    enum err_code rc =
-        bench_decode(&backend_cpu_ops, b, m->dims.vocab_used, rows, DECODE_PROMPT, DECODE_STEPS, s, &t, e);
+    enum err_code rc;
 
-    if (rc != ERR_OK)
-        return rc;
+    for (int i = 0; i < ROUNDS; i++) {
+        if ((rc = bench_decode(&backend_cpu_ops, b, m->dims.vocab_used, rows, DECODE_PROMPT, DECODE_STEPS, s, &round,
+                               e)) != ERR_OK)
+            return rc;
+        if (round.step_seconds < t.step_seconds)
+            t = round;
+    }
     backend_cpu_ops.info(b, &info);
     bound = bench_bound(&m->dims, m->weight_bytes, kv_token_bytes(&info), machine, rows, 1, t.context, rows);
     bench_row(r, "decode",
@@ -86,15 +92,19 @@ static enum err_code prompt(struct backend *b, const struct model *m, const stru
                             struct bench_report *r, struct err *e)
 {
     struct backend_info info;
-    struct bench_steps t;
+    struct bench_steps t = {.step_seconds = INFINITY}, round;
     struct bench_bound bound;
     enum err_code rc;
     int n;
 
     backend_cpu_ops.info(b, &info);
     n = info.max_positions > 256 ? 256 : info.max_positions - 1;
-    if ((rc = bench_prompt(&backend_cpu_ops, b, m->dims.vocab_used, n, PROMPTS, &t, e)) != ERR_OK)
-        return rc;
+    for (int i = 0; i < ROUNDS; i++) {
+        if ((rc = bench_prompt(&backend_cpu_ops, b, m->dims.vocab_used, n, PROMPTS, &round, e)) != ERR_OK)
+            return rc;
+        if (round.step_seconds < t.step_seconds)
+            t = round;
+    }
     bound = bench_bound(&m->dims, m->weight_bytes, kv_token_bytes(&info), machine, 1, n, t.context, 1);
     bench_row(r, "prompt",
               json_pack("{s:i, s:f, s:f, s:f, s:s, s:f}", "tokens", n, "tokens_per_s", n / t.step_seconds, "step_ms",

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PEAK = 1024, COPY_PIECE = 1 << 20, TRIES = 9 };
+enum { PEAK = 1024, COPY_PIECE = 1 << 20, TRIES = 25 };
 #define COPY_BYTES ((size_t)256 << 20)
 
 struct bench_blas {

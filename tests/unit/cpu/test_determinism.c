@@ -117,7 +117,7 @@ static void close_world(struct world *w, struct cpu_model *c)
     cpu_model_close(c);
 }
 
-Test(determinism, a_row_is_the_same_in_any_batch_with_rows_that_come_and_go, .timeout = 120)
+Test(determinism, a_row_is_the_same_in_any_batch_with_rows_that_come_and_go)
 {
     static const int chunks[] = {0, 1, 7, 16};
     struct cpu_model c;
@@ -139,7 +139,7 @@ Test(determinism, a_row_is_the_same_in_any_batch_with_rows_that_come_and_go, .ti
     close_world(w, &c);
 }
 
-Test(determinism, one_job_in_all_rows_at_once_is_the_job_alone, .timeout = 120)
+Test(determinism, one_job_in_all_rows_at_once_is_the_job_alone)
 {
     static const int sizes[] = {2, 7, 9, 48};
     struct cpu_model c;
@@ -158,7 +158,7 @@ Test(determinism, one_job_in_all_rows_at_once_is_the_job_alone, .timeout = 120)
     close_world(w, &c);
 }
 
-Test(determinism, threads_and_block_size_change_nothing, .timeout = 120)
+Test(determinism, threads_and_block_size_change_nothing)
 {
     struct cpu_model c, other;
     struct world *w = open_world(&c);
@@ -179,7 +179,7 @@ Test(determinism, threads_and_block_size_change_nothing, .timeout = 120)
 }
 
 /* The prefix lies in the first row's blocks: whole blocks are shared, the last, partly used one is copied. */
-Test(determinism, a_prefix_found_in_the_cache_is_the_prefix_computed, .timeout = 120)
+Test(determinism, a_prefix_found_in_the_cache_is_the_prefix_computed)
 {
     struct cpu_model c;
     struct world *w = open_world(&c);
@@ -212,7 +212,7 @@ Test(determinism, a_prefix_found_in_the_cache_is_the_prefix_computed, .timeout =
     close_world(w, &c);
 }
 
-Test(determinism, a_row_that_was_put_back_goes_on_as_if_nothing_had_been, .timeout = 120)
+Test(determinism, a_row_that_was_put_back_goes_on_as_if_nothing_had_been)
 {
     struct cpu_model c;
     struct world *w = open_world(&c);
@@ -348,7 +348,7 @@ static struct engine_stats check_engine(const struct world *w, int first, int ma
     return stats;
 }
 
-Test(determinism, jobs_through_the_engine_are_the_jobs_alone, .timeout = 240)
+Test(determinism, jobs_through_the_engine_are_the_jobs_alone)
 {
     struct cpu_model c;
     struct world *w = open_world(&c);
