@@ -23,7 +23,7 @@ struct model_config {
 };
 
 struct engine_config {
-    const char *backend; /* auto | cpu | cuda */
+    const char *backend; /* auto | cpu | cuda | a library's name */
     int rows;            /* most requests decoded at once; 0 = the backend's own choice */
     int block_tokens;    /* tokens in a KV block */
     int step_tokens;     /* most prompt tokens in a step; 0 = the backend's own choice */

@@ -68,6 +68,16 @@ static enum err_code check_kafka(const struct config *c, struct err *e)
                        k->max_poll_interval_ms, true, e);
 }
 
+static enum err_code check_backend(const char *name, struct err *e)
+{
+    if (name[strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789")] == '\0')
+        return ERR_OK;
+    return err_set(e, ERR_CONFIG, ERR_STOP,
+                   "engine.backend: found \"%.32s\", allowed are auto, cpu, cuda, or the name of a backend library in "
+                   "small letters and digits",
+                   name);
+}
+
 static enum err_code check_sizes(const struct config *c, struct err *e)
 {
     const struct limits_config *l = &c->limits;
@@ -102,8 +112,8 @@ enum err_code config_check_all(const struct config *c, struct err *e)
 {
     enum err_code rc;
 
-    if ((rc = check_kafka(c, e)) != ERR_OK || (rc = check_sizes(c, e)) != ERR_OK ||
-        (rc = check_wire(&c->wire, e)) != ERR_OK)
+    if ((rc = check_backend(c->engine.backend, e)) != ERR_OK || (rc = check_kafka(c, e)) != ERR_OK ||
+        (rc = check_sizes(c, e)) != ERR_OK || (rc = check_wire(&c->wire, e)) != ERR_OK)
         return rc;
     return check_order("retry.backoff_ms", c->retry.backoff_ms, "retry.backoff_max_ms", c->retry.backoff_max_ms, false,
                        e);

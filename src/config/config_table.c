@@ -7,7 +7,6 @@
 #include "config/config.h"
 
 static const char *const prompt_names[] = {"auto", "mt", "mt1.5", "mt2", NULL};
-static const char *const backend_names[] = {"auto", "cpu", "cuda", NULL};
 static const char *const strategy_names[] = {"roundrobin", "range", "cooperative-sticky", NULL};
 static const char *const reset_names[] = {"earliest", "latest", "error", NULL};
 static const char *const mode_names[] = {[DELIVERY_AT_LEAST_ONCE] = "at_least_once", NULL};
@@ -54,8 +53,9 @@ const struct config_key config_keys[] = {
     {"model.force_template", BOOL(model.force_template), "false", 0, 0, NONE,
      "Serve a checkpoint whose chat template is unknown, with the prompt set above."},
 
-    {"engine.backend", CHOICE(engine.backend), "auto", 0, 0, backend_names, NULL,
-     "Device; auto is cuda where a card is found, else cpu."},
+    {"engine.backend", STRING(engine.backend), "auto", 1, 32, NONE,
+     "Device: cpu, cuda, or auto, which is cuda where a card is found, else cpu. Another name is that of a backend "
+     "library, translate-worker-NAME.so beside the binary."},
     {"engine.rows", INT(engine.rows), "0", 0, 4096, NULL, "requests",
      "Most requests decoded at once; 0: the backend's choice."},
     {"engine.block_tokens", INT(engine.block_tokens), "16", 8, 256, NULL, "tokens",

@@ -115,8 +115,6 @@ Test(config, an_error_names_file_line_key_what_was_found_and_what_is_allowed)
          "worker.cfg:1: http.port: found 9223372036854775807, allowed is an integer from 0 to 65535"},
         {"engine: { gpu_memory_fraction = 1.5; };",
          "worker.cfg:1: engine.gpu_memory_fraction: found 1.5, allowed is a number from 0.05 to 0.99"},
-        {"engine: { backend = \"gpu\"; };",
-         "worker.cfg:1: engine.backend: found \"gpu\", allowed is one of \"auto\", \"cpu\", \"cuda\""},
         {"log: { level = \"\"; };",
          "worker.cfg:1: log.level: found \"\", allowed is one of \"error\", \"warn\", \"info\", \"debug\""},
         {"kafka: { group_id = \"\"; };",
@@ -179,6 +177,9 @@ Test(config, combinations_are_checked_and_both_keys_are_named)
          "worker.cfg: limits.max_record_bytes = 10485760 must be at most delivery.max_in_flight_mb in bytes = 1048576"},
         {"retry: { backoff_ms = 20000; };",
          "worker.cfg: retry.backoff_ms = 20000 must be at most retry.backoff_max_ms = 10000"},
+        {"engine: { backend = \"../gpu\"; };", "worker.cfg: engine.backend: found \"../gpu\", allowed are auto, cpu, "
+                                               "cuda, or the name of a backend library in small "
+                                               "letters and digits"},
         {"engine: { block_tokens = 24; };",
          "worker.cfg: engine.block_tokens: found 24, allowed are powers of two from 8 to 256"},
         {"kafka: { request_topic = \"t\"; result_topic = \"t\"; };",

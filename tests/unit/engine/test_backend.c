@@ -41,7 +41,7 @@ Test(backend, of_an_unknown_name_is_an_error_that_lists_the_known_ones)
     cr_assert_eq(backend_find(&ops, "rocm", &e), ERR_UNSUPPORTED);
     cr_assert_eq(e.act, ERR_STOP);
     cr_assert_null(ops);
-    cr_assert(strstr(e.msg, "'rocm'") && strstr(e.msg, "auto, cuda, cpu"), "%s", e.msg);
+    cr_assert(strstr(e.msg, "'rocm'") && strstr(e.msg, "there are auto, cpu"), "%s", e.msg);
 }
 
 /* Compiles a library of one line; false where there is no compiler. */
@@ -105,6 +105,32 @@ Test(backend, auto_is_cuda_where_its_library_finds_a_card_and_else_cpu)
     cr_assert_eq(backend_find(&ops, "cuda", &e), ERR_OK);
     cr_assert_eq(unlink(path), 0);
     cr_assert_eq(rmdir(dir), 0);
+}
+
+Test(backend, a_library_beside_the_binary_is_found_by_its_name_and_listed)
+{
+    static const char source[] =
+        "#include \"engine/backend.h\"\n"
+        "const struct backend_ops translate_worker_backend = {.abi = BACKEND_ABI, .name = \"stub7\"};\n";
+    char dir[PATH_MAX], path[PATH_MAX + 64];
+    const struct backend_ops *ops;
+    struct err e;
+    ssize_t n = readlink("/proc/self/exe", dir, sizeof dir - 64);
+
+    cr_assert(n > 0);
+    dir[n] = '\0';
+    *strrchr(dir, '/') = '\0';
+    if (!compile(dir, "translate-worker-stub7", source, path, sizeof path)) {
+        printf("backend: no compiler here, a library by name is not tried\n");
+        return;
+    }
+    cr_assert_eq(backend_find(&ops, "stub8", &e), ERR_UNSUPPORTED);
+    cr_assert(strstr(e.msg, ", stub7"), "%s", e.msg);
+    cr_assert_eq(backend_find(&ops, "stub7", &e), ERR_OK);
+    cr_assert_str_eq(ops->name, "stub7");
+    cr_assert_eq(unlink(path), 0);
+    cr_assert_eq(backend_find(&ops, "stub7", &e), ERR_OK); /* kept */
+    cr_assert_eq(backend_find(&ops, "../stub7", &e), ERR_UNSUPPORTED);
 }
 
 Test(backend, a_library_is_loaded_if_it_has_the_symbol_and_this_interface)
