@@ -34,9 +34,11 @@ UNIT      := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/unit/*/test_*.c))
 SUPPORT   := $(patsubst %.c,$(BUILD)/obj/%.o,$(wildcard tests/support/*.c))
 TOOLS     := $(patsubst tests/tools/%.c,$(BUILD)/%,$(wildcard tests/tools/*.c))
 FUZZERS   := $(patsubst tests/fuzz/%.c,$(BUILD)/fuzz/%,$(wildcard tests/fuzz/fuzz_*.c))
+CHAOS     := $(patsubst %.c,$(BUILD)/obj/%.o,$(filter-out %/fake_engine.c,$(wildcard tests/chaos/*.c)))
+FAKE      := $(patsubst %.c,$(BUILD)/pic/%.o,tests/chaos/fake_engine.c tests/support/fake_backend.c)
 
 .DEFAULT_GOAL := help
-.PHONY: help deps build demo test unit integration bench lint asan tsan fuzz format install clean
+.PHONY: help deps build demo test unit integration bench lint asan tsan chaos fuzz format install clean
 .SECONDARY:
 .DELETE_ON_ERROR:
 
@@ -55,7 +57,7 @@ demo: ## the main job on real input: embedded broker, demo model, a few dozen se
 
 test: ## all tests: unit, golden, integration (embedded and, where Java is, a real Kafka)
 	@ops/deps.sh test
-	@$(MAKE) --no-print-directory build unit-programs
+	@$(MAKE) --no-print-directory build unit-programs chaos-programs
 	@tests/run.sh
 
 unit-programs: $(UNIT)
@@ -63,7 +65,7 @@ unit-programs: $(UNIT)
 unit: $(UNIT) ## the unit tests alone
 	@tests/run.sh unit
 
-integration: build ## the integration tests alone
+integration: build chaos-programs ## the integration tests alone
 	@tests/run.sh integration
 
 bench: build ## tokenizer MB/s, CPU products and tokens/s beside what the machine can do
@@ -81,6 +83,13 @@ asan: ## unit and golden tests under the address and undefined-behaviour sanitiz
 tsan: ## unit tests under the thread sanitizer
 	@$(MAKE) --no-print-directory BUILD=$(BUILD)/tsan MODE=tsan NVCC= unit-programs
 	@BUILD=$(BUILD)/tsan tests/run.sh unit
+
+chaos: ## faults against a real Kafka of three brokers: SEED=1 MINUTES=5 MODE=at_least_once
+	@ops/deps.sh test
+	@$(MAKE) --no-print-directory build chaos-programs
+	@BUILD=$(BUILD) tests/chaos/run.sh
+
+chaos-programs: $(BUILD)/chaos $(BUILD)/translate-worker-fake.so
 
 fuzz: ## every parser of foreign bytes, SECONDS each (60)
 	@ops/deps.sh lint
@@ -124,6 +133,19 @@ $(BUILD)/tests/unit/%: $(BUILD)/obj/tests/unit/%.o $(BUILD)/libsupport.a $(LIB)
 	@mkdir -p $(@D)
 	$(CC) $(LDFLAGS) $^ $(LIBS) -lcriterion -o $@
 
+# The proof by faults: the program, the backend that the worker under test loads, and its tests.
+$(BUILD)/chaos: $(CHAOS)
+	$(CC) $(LDFLAGS) $^ $(LIBS) -o $@
+
+$(BUILD)/translate-worker-fake.so: $(FAKE)
+	$(CC) $(LDFLAGS) -shared $^ -o $@
+
+$(BUILD)/pic/%.o: %.c
+	@mkdir -p $(@D)
+	$(CC) $(CFLAGS) -fPIC -c $< -o $@
+
+$(patsubst %.c,$(BUILD)/%,$(wildcard tests/unit/chaos/test_*.c)): $(patsubst %,$(BUILD)/obj/tests/chaos/%.o,job nemesis verdict)
+
 # Of tests/support, programs link what they use: the rest may need Criterion, or a part of the worker that the program
 # replaces by a script of its own.
 $(BUILD)/libsupport.a: $(SUPPORT)
@@ -139,4 +161,4 @@ $(BUILD)/fuzz/%: $(BUILD)/obj/tests/fuzz/%.o $(LIB)
 
 include cuda/cuda.mk
 
--include $(shell find $(BUILD)/obj -name '*.d' 2>/dev/null)
+-include $(shell find $(BUILD)/obj $(BUILD)/pic -name '*.d' 2>/dev/null)

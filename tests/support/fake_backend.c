@@ -359,6 +359,10 @@ static struct step_token draw(struct backend *b, struct fake_row *row)
         return (struct step_token){.token = -1, .end = BACKEND_END_BAD};
     }
     t.token = next_token(&b->o, b->scratch, row->pos, &row->sampling, row->eos, row->n_eos, &t.logprob);
+    if (t.token == FAKE_BAD_ROW) {
+        row->ended = true;
+        return (struct step_token){.token = -1, .end = BACKEND_END_BAD};
+    }
     row->tokens[row->n_tokens++] = t.token;
     if (is_among(t.token, row->eos, row->n_eos))
         t.end = BACKEND_END_EOS;

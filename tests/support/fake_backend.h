@@ -18,6 +18,8 @@
 
 #include "engine/backend.h"
 
+enum { FAKE_BAD_ROW = -2 };
+
 struct fake_options {
     int rows, blocks, block_tokens, step_tokens, max_positions, run_ahead;
     int32_t first_token; /* outputs are first_token .. first_token + vocab - 1 */
@@ -27,7 +29,8 @@ struct fake_options {
     int32_t refused_token; /* join() refuses a row whose tokens hold it; -1 = none */
     int fail_after_steps;  /* step() fails for good after so many; 0 = never */
     int64_t step_ns;       /* how long a step takes; 0 = until it is waited for, so tokens come as late as they may */
-    /* Instead of the hash: the token after tokens[0..n), as read back from the blocks. */
+    /* Instead of the hash: the token after tokens[0..n), as read back from the blocks; FAKE_BAD_ROW: the row ends
+     * BACKEND_END_BAD. */
     int32_t (*next)(void *arg, const int32_t *tokens, int n, const struct sampling *s);
     void *arg;
 };

@@ -1,0 +1,37 @@
+/* nemesis.h -- the faults of a run: the i-th is a function of the seed alone, so the same seed is the same list. */
+#ifndef CHAOS_NEMESIS_H
+#define CHAOS_NEMESIS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum fault_kind {
+    FAULT_KILL,         /* a worker, kill -9, started again */
+    FAULT_PAUSE,        /* a worker is stopped and goes on within the session timeout */
+    FAULT_ZOMBIE,       /* a worker is stopped past the session timeout and comes back */
+    FAULT_TERM,         /* a worker, SIGTERM, started again */
+    FAULT_JOIN,         /* one more worker, which leaves by SIGTERM */
+    FAULT_JOIN_KILL,    /* one more worker, which leaves by kill -9 */
+    FAULT_DEVICE,       /* a worker's device fails for good */
+    FAULT_LOG_FULL,     /* a worker whose log goes to a full disk */
+    FAULT_BROKER_KILL,  /* a broker, kill -9, started again */
+    FAULT_BROKER_STOP,  /* a broker, clean stop, started again: leaders and coordinators move */
+    FAULT_BROKER_PAUSE, /* a broker is stopped and goes on: requests hang */
+    FAULT_ALL_DOWN,     /* all brokers, kill -9, started again */
+    FAULT_KINDS
+};
+
+struct fault {
+    enum fault_kind kind;
+    unsigned target; /* which worker or broker: any number, taken modulo */
+    int duration_ms; /* how long the fault lasts */
+    int rest_ms;     /* of calm after it; short ones let faults meet */
+};
+
+const char *fault_name(enum fault_kind k);
+/* "kill,term,...": a mask; NULL = all.  0: an unknown name. */
+unsigned fault_mask(const char *names);
+void nemesis_draw(struct fault *f, uint64_t seed, int i, unsigned mask, int session_timeout_ms);
+
+#endif
