@@ -123,6 +123,18 @@ static void give_back_delayed(struct decode_loop *d)
     }
 }
 
+/* A drain's second half: what no row has begun is left to the group. */
+static void hurry(struct decode_loop *d, int64_t now)
+{
+    if (d->hurry_ns == 0)
+        d->hurry_ns = now + d->drain_timeout_ms * (NS_PER_MS / 2);
+    if (now < d->hurry_ns)
+        return;
+    for (int i = 0; i < d->n_active; i++)
+        if (d->active[i]->request.admitted_ns == 0)
+            engine_cancel(d->engine, &d->active[i]->request);
+}
+
 static void cancel_late(struct decode_loop *d, int64_t now)
 {
     if (now < d->late_check_ns)
@@ -178,7 +190,10 @@ static void settle(struct decode_loop *d, struct task *t)
         push_finished(d, t);
         break;
     case FINISH_DEADLINE: expire(d, t); break;
-    case FINISH_CANCELLED: drop_late(d, t); break;
+    case FINISH_CANCELLED: /* ours still: by hurry() */
+        stats_add(&d->stats->jobs_given_back, 1);
+        leave(d, t);
+        break;
     default: fail(d, t); break;
     }
 }
@@ -211,6 +226,8 @@ static bool turn(struct decode_loop *d)
         retry_delayed(d, now);
     take_batches(d, now);
     cancel_late(d, now);
+    if (halt_is_stopping(d->halt))
+        hurry(d, now);
     if (!engine_is_busy(d->engine))
         return true;
     if (engine_step(d->engine, d->requests, d->max_active, &n, &e) != ERR_OK) {

@@ -8,7 +8,8 @@
  *                 +--partition gone--> dropped and counted
  *
  * A device that fails stops the worker (halt_fail()); nothing that was in the engine is finished then.  At a stop what
- * is in the engine is decoded to its end; delayed tasks are given back unfinished.  Its last act is to close the
+ * is in the engine is decoded to its end; delayed tasks are given back unfinished, and after half of drain_timeout_ms
+ * so is what no row has begun, so that the other half is enough for those that have one.  Its last act is to close the
  * finished queue.
  * Thread: its own, the engine's. */
 #ifndef WORKER_DECODE_LOOP_H
@@ -34,6 +35,7 @@ struct decode_loop {
     struct health *health;
     struct stats *stats;
     int max_active; /* tasks in the pool */
+    int drain_timeout_ms;
 
     /* its own */
     struct task **active;      /* [max_active]: in the engine */
@@ -42,6 +44,7 @@ struct decode_loop {
     struct task *pending; /* a batch that the engine had no room for, linked by next */
     struct task_delay delayed;
     int64_t late_check_ns;
+    int64_t hurry_ns; /* when a drain begins to give back; 0 = no drain */
 };
 
 MUST_CHECK enum err_code decode_loop_open(struct decode_loop *d, struct err *e);

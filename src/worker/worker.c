@@ -238,7 +238,8 @@ static void wire_loops(struct worker *w)
                                       .halt = &w->halt,
                                       .health = &w->health,
                                       .stats = &w->stats,
-                                      .max_active = w->cfg->delivery.max_in_flight_jobs};
+                                      .max_active = w->cfg->delivery.max_in_flight_jobs,
+                                      .drain_timeout_ms = w->cfg->delivery.drain_timeout_ms};
     w->publish.dead_letter = &w->cfg->dead_letter;
     w->publish.retry = &w->cfg->retry;
     w->publish.finished = w->finished;

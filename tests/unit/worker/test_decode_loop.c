@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 enum { TASKS = 16 };
 
@@ -36,15 +37,21 @@ void engine_cancel(struct engine *en, struct request *r)
 enum err_code engine_step(struct engine *en, struct request **done, int cap, int *n, struct err *e)
 {
     (void)en;
+    int left = 0;
+
     *n = 0;
     if (device_fails)
         return err_set(e, ERR_DEVICE, ERR_STOP, "gone");
-    for (; n_inside > 0 && *n < cap; n_inside--) {
-        struct request *r = inside[n_inside - 1];
+    for (int i = 0; i < n_inside; i++) {
+        struct request *r = inside[i];
         if (r->finish == FINISH_NONE)
             r->finish = script(r, ++r->times_put_back);
-        done[(*n)++] = r;
+        if (r->finish == FINISH_NONE || *n == cap)
+            inside[left++] = r;
+        else
+            done[(*n)++] = r;
     }
+    n_inside = left;
     return ERR_OK;
 }
 
@@ -271,6 +278,31 @@ Test(decode_loop, gives_back_what_waits_for_its_retry_when_the_worker_stops)
     cr_assert_eq(released, 3);
     cr_assert_eq(stats_read(&stats.jobs_given_back), 3);
     cr_assert_eq(task_pool_in_use(loop.tasks), 0);
+}
+
+/* The first of a batch gets a row and needs fifty steps, the others wait. */
+static enum finish only_the_first_runs(struct request *r, int attempt)
+{
+    if (r != inside[0] || (attempt > 1 && !r->admitted_ns))
+        return FINISH_NONE;
+    r->admitted_ns = 1;
+    nanosleep(&(struct timespec){0, NS_PER_MS}, NULL);
+    return attempt < 50 ? FINISH_NONE : FINISH_EOS;
+}
+
+Test(decode_loop, gives_back_what_has_no_row_after_half_of_the_drain)
+{
+    struct task *last;
+    int results, dead;
+
+    script = only_the_first_runs;
+    loop.drain_timeout_ms = 20;
+    push_batch(4);
+    halt_request(&halt);
+    run(&results, &dead, &last);
+    cr_assert(results == 1 && dead == 0, "what has a row is finished");
+    cr_assert_eq(stats_read(&stats.jobs_given_back), 3);
+    cr_assert(released == 3 && late == 0);
 }
 
 Test(decode_loop, drops_and_counts_results_of_partitions_that_have_gone)
