@@ -20,7 +20,7 @@ struct chaos_options {
     int keys, partitions, window, workers;
     int drain_s;
     int64_t max_repeats; /* -1 = as the runner says in DIR/allowed-repeats */
-    bool exactly_once, order_by_key, transactions;
+    bool exactly_once, order_by_key, transactions, static_members;
 };
 
 int chaos_generate(const struct chaos_options *o);

@@ -60,7 +60,7 @@ static int32_t next(void *arg, const int32_t *tokens, int n, const struct sampli
         crash(s->seed);
     if (kind == JOB_BAD)
         return FAKE_BAD_ROW;
-    if (h % (kind == JOB_LONG ? LONG_TOKENS : ANSWER_TOKENS) == 0)
+    if (h % (kind == JOB_LONG || kind == JOB_LATE ? LONG_TOKENS : ANSWER_TOKENS) == 0)
         return end_token;
     return 1000 + (int32_t)(h >> 20) % 1000;
 }

@@ -51,7 +51,7 @@ static enum job_kind kind_of(const struct generator *g, int64_t number, uint64_t
     if (g->o->crash_one_in > 0 && number % g->o->crash_one_in == g->o->crash_one_in / 2)
         return JOB_CRASH;
     h %= 1000;
-    return h < 5 ? JOB_BAD : h < 9 ? JOB_GARBAGE : h < 30 ? JOB_LONG : JOB_PLAIN_TEXT;
+    return h < 5 ? JOB_BAD : h < 9 ? JOB_GARBAGE : h < 30 ? JOB_LONG : h < 50 ? JOB_LATE : JOB_PLAIN_TEXT;
 }
 
 static struct numbered draw(struct generator *g, int first_key, int keys)

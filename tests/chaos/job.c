@@ -1,5 +1,6 @@
 #include "tests/chaos/job.h"
 
+#include "base/clock.h"
 #include "base/hash.h"
 
 #include <inttypes.h>
@@ -10,11 +11,11 @@
 
 static const char *const words[] = {"the",   "river", "carries", "a",     "small", "boat",  "past",   "old",
                                     "house", "where", "nobody",  "lives", "since", "years", "winter", "snow"};
-enum { WORDS = sizeof words / sizeof *words };
+enum { WORDS = sizeof words / sizeof *words, LATEST_MS = 400 };
 
 const char *job_kind_name(enum job_kind k)
 {
-    static const char *const names[JOB_KINDS] = {"plain", "crash", "bad", "long", "garbage"};
+    static const char *const names[JOB_KINDS] = {"plain", "crash", "bad", "long", "garbage", "late"};
 
     return names[k];
 }
@@ -44,7 +45,7 @@ static void write_text(const struct numbered *j, char *out, size_t cap)
 
 void job_write(const struct numbered *j, char *key, size_t key_cap, char *value, size_t value_cap)
 {
-    char text[256];
+    char text[256], deadline[64] = "";
 
     snprintf(key, key_cap, "k%d", j->key);
     if (j->kind == JOB_GARBAGE) {
@@ -53,11 +54,15 @@ void job_write(const struct numbered *j, char *key, size_t key_cap, char *value,
         return;
     }
     write_text(j, text, sizeof text);
+    if (j->kind == JOB_LATE)
+        snprintf(deadline, sizeof deadline, "\"deadline\":%" PRId64 ",",
+                 clock_wall_ms() + (int64_t)(sum_of(j) % LATEST_MS));
     snprintf(value, value_cap,
-             "{\"job_id\":\"%" PRId64 "\",\"text\":\"%s\",\"target_lang\":\"de\","
+             "{\"job_id\":\"%" PRId64 "\",\"text\":\"%s\",\"target_lang\":\"de\",%s"
              "\"options\":{\"seed\":%" PRIu64 ",\"max_output_tokens\":%d},"
              "\"metadata\":{\"key\":\"%d\",\"sequence\":\"%" PRId64 "\",\"kind\":\"%d\",\"sum\":\"%" PRIx64 "\"}}",
-             j->number, text, seed_of(j), j->kind == JOB_LONG ? 300 : 24, j->key, j->sequence, (int)j->kind, sum_of(j));
+             j->number, text, deadline, seed_of(j), j->kind == JOB_LONG || j->kind == JOB_LATE ? 300 : 24, j->key,
+             j->sequence, (int)j->kind, sum_of(j));
 }
 
 static bool read_garbage(struct numbered *j, const void *value, size_t n)
@@ -104,13 +109,16 @@ bool job_read(struct numbered *j, const void *value, size_t n)
 bool job_read_result(struct numbered *j, uint64_t *text_hash, const void *value, size_t n)
 {
     json_t *o = value ? json_loadb(value, n, JSON_ALLOW_NUL, NULL) : NULL;
-    const char *status, *translation = NULL;
-    size_t length = 0;
+    const char *status, *text = "";
+    json_t *translation = NULL;
     bool ours = o && read_tree(j, o) &&
-                json_unpack(o, "{s:s, s:s%}", "status", &status, "translation", &translation, &length) == 0;
+                json_unpack(o, "{s:s, s:o}", "status", &status, "translation", &translation) == 0 &&
+                (json_is_string(translation) || (json_is_null(translation) && j->kind == JOB_LATE));
 
+    if (ours && json_is_string(translation))
+        text = json_string_value(translation);
     if (ours)
-        *text_hash = hash_bytes(translation, length, hash_bytes(status, strlen(status), 0));
+        *text_hash = hash_bytes(text, json_string_length(translation), hash_bytes(status, strlen(status), 0));
     json_decref(o);
     return ours;
 }

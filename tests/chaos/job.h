@@ -19,6 +19,7 @@ enum job_kind {
     JOB_BAD,        /* logits that are not finite: a dead letter */
     JOB_LONG,       /* some hundred tokens */
     JOB_GARBAGE,    /* no job at all: a dead letter */
+    JOB_LATE,       /* a deadline so near that it may pass anywhere on the way: any outcome */
     JOB_KINDS
 };
 
@@ -34,7 +35,7 @@ const char *job_kind_name(enum job_kind k);
 void job_write(const struct numbered *j, char *key, size_t key_cap, char *value, size_t value_cap);
 /* From a request's or dead letter's value; false: it is none of ours, or its sum is wrong. */
 bool job_read(struct numbered *j, const void *value, size_t n);
-/* From a result; *text_hash is of status and translation.  false as above. */
+/* From a result; *text_hash is of status and translation, if it has one.  false as above. */
 bool job_read_result(struct numbered *j, uint64_t *text_hash, const void *value, size_t n);
 
 #endif

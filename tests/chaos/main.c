@@ -16,7 +16,8 @@ static const char help[] =
     "  --rate JOBS/S  --window JOBS  --partitions N  --keys N  --crash-one-in N (0: never)  --drain SECONDS\n"
     "  --bootstrap SERVERS  --group G  --requests T  --results T  --dead T  --log FILE  --dir DIR\n"
     "  --kafka-sh FILE  --worker FILE  --model DIR  --max-repeats N\n"
-    "  --transactions (default) --no-transactions  --order-by-key  --no-order (default)\n";
+    "  --transactions (default) --no-transactions  --order-by-key  --no-order (default)\n"
+    "  --static-members  (each worker has a kafka.instance_id)\n";
 
 static void on_term(int sig)
 {
@@ -39,16 +40,34 @@ static void handle(int sig, void (*handler)(int))
     sigaction(sig, &a, NULL);
 }
 
-static const struct option options[] = {
-    {"seed", 1, NULL, 's'},         {"minutes", 1, NULL, 'm'},      {"mode", 1, NULL, 'M'},
-    {"workers", 1, NULL, 'w'},      {"faults", 1, NULL, 'f'},       {"rate", 1, NULL, 'r'},
-    {"window", 1, NULL, 'W'},       {"partitions", 1, NULL, 'p'},   {"keys", 1, NULL, 'k'},
-    {"crash-one-in", 1, NULL, 'c'}, {"drain", 1, NULL, 'd'},        {"bootstrap", 1, NULL, 'b'},
-    {"group", 1, NULL, 'g'},        {"requests", 1, NULL, '1'},     {"results", 1, NULL, '2'},
-    {"dead", 1, NULL, '3'},         {"log", 1, NULL, 'l'},          {"dir", 1, NULL, 'D'},
-    {"kafka-sh", 1, NULL, 'K'},     {"worker", 1, NULL, 'B'},       {"model", 1, NULL, 'P'},
-    {"max-repeats", 1, NULL, 'R'},  {"transactions", 0, NULL, 't'}, {"no-transactions", 0, NULL, 'T'},
-    {"order-by-key", 0, NULL, 'o'}, {"no-order", 0, NULL, 'O'},     {NULL, 0, NULL, 0}};
+static const struct option options[] = {{"seed", 1, NULL, 's'},
+                                        {"minutes", 1, NULL, 'm'},
+                                        {"mode", 1, NULL, 'M'},
+                                        {"workers", 1, NULL, 'w'},
+                                        {"faults", 1, NULL, 'f'},
+                                        {"rate", 1, NULL, 'r'},
+                                        {"window", 1, NULL, 'W'},
+                                        {"partitions", 1, NULL, 'p'},
+                                        {"keys", 1, NULL, 'k'},
+                                        {"crash-one-in", 1, NULL, 'c'},
+                                        {"drain", 1, NULL, 'd'},
+                                        {"bootstrap", 1, NULL, 'b'},
+                                        {"group", 1, NULL, 'g'},
+                                        {"requests", 1, NULL, '1'},
+                                        {"results", 1, NULL, '2'},
+                                        {"dead", 1, NULL, '3'},
+                                        {"log", 1, NULL, 'l'},
+                                        {"dir", 1, NULL, 'D'},
+                                        {"kafka-sh", 1, NULL, 'K'},
+                                        {"worker", 1, NULL, 'B'},
+                                        {"model", 1, NULL, 'P'},
+                                        {"max-repeats", 1, NULL, 'R'},
+                                        {"transactions", 0, NULL, 't'},
+                                        {"no-transactions", 0, NULL, 'T'},
+                                        {"order-by-key", 0, NULL, 'o'},
+                                        {"no-order", 0, NULL, 'O'},
+                                        {"static-members", 0, NULL, 'S'},
+                                        {NULL, 0, NULL, 0}};
 
 static bool take(struct chaos_options *o, int c)
 {
@@ -80,6 +99,7 @@ static bool take(struct chaos_options *o, int c)
     case 't': o->transactions = true; break;
     case 'T': o->transactions = false; break;
     case 'o': o->order_by_key = true; break;
+    case 'S': o->static_members = true; break;
     case 'O': o->order_by_key = false; break;
     default: return false;
     }

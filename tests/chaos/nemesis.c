@@ -72,5 +72,7 @@ void nemesis_draw(struct fault *f, uint64_t seed, int i, unsigned mask, int sess
     f->duration_ms = between(hash_mix(h, 2), kinds[k].from_ms, kinds[k].to_ms);
     if (f->kind == FAULT_ZOMBIE)
         f->duration_ms += session_timeout_ms;
+    f->has_beside = f->kind >= FAULT_BROKER_KILL && (mask & 1u << FAULT_KILL) && hash_mix(h, 5) % 2 == 0;
+    f->beside = (const enum fault_kind[]){FAULT_KILL, FAULT_TERM, FAULT_PAUSE}[hash_mix(h, 6) % 3];
     f->rest_ms = hash_mix(h, 3) % 3 == 0 ? between(hash_mix(h, 4), 0, 300) : between(hash_mix(h, 4), 500, 4000);
 }

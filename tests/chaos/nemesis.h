@@ -27,6 +27,8 @@ struct fault {
     unsigned target; /* which worker or broker: any number, taken modulo */
     int duration_ms; /* how long the fault lasts */
     int rest_ms;     /* of calm after it; short ones let faults meet */
+    bool has_beside; /* of a broker's fault: while it lasts, a worker has one too */
+    enum fault_kind beside;
 };
 
 const char *fault_name(enum fault_kind k);

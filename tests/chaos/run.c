@@ -34,6 +34,9 @@ enum {
     REVOKE_MS = 3000,
     EVENT_MS = 60000,
     MOST_ARGS = 80,
+    DRAIN_MS = 15000,
+    STOP_MS =
+        DRAIN_MS + 12000,   /* a SIGTERM's end: drained, or not; then what was sent, the commit, leaving the group */
     SPONTANEOUS_MOST = 200, /* ends by themselves that the run puts up with */
 };
 
@@ -53,6 +56,7 @@ struct runner {
     int64_t start_ns;
     int counts[FAULT_KINDS];
     int crashes, bad_ends;
+    int64_t longest_stop_ms; /* from SIGTERM to the end */
     int64_t allowed_repeats;
     bool brokers_troubled; /* since a worker was last asked to end */
 };
@@ -110,7 +114,8 @@ static void worker_arguments(struct runner *r)
     set_key(r, "delivery.max_in_flight_jobs", number);
     snprintf(number, sizeof number, "%d", REVOKE_MS);
     set_key(r, "delivery.revoke_timeout_ms", number);
-    set_key(r, "delivery.drain_timeout_ms", "15000");
+    snprintf(number, sizeof number, "%d", DRAIN_MS);
+    set_key(r, "delivery.drain_timeout_ms", number);
     set_key(r, "delivery.publish_timeout_ms", "5000");
     set_key(r, "delivery.commit_interval_ms", "100");
     set_key(r, "batch.max_jobs", "32");
@@ -143,7 +148,12 @@ static pid_t spawn(const char *out, char *const *argv, bool dies_with_us)
 
 static void start_worker(struct runner *r, int slot, bool log_full)
 {
+    char id[32];
+
     r->intent[slot] = LET_LIVE;
+    snprintf(id, sizeof id, "chaos-%d", slot);
+    if (r->o->static_members)
+        setenv("TRANSLATE_WORKER_KAFKA_INSTANCE_ID", id, 1);
     if (!worker_start(&r->workers[slot], r->o->dir, r->argv, log_full))
         exit(1);
 }
@@ -273,8 +283,17 @@ static void all_brokers(struct runner *r, const char *verb)
             printf("found broker: broker %d %s failed (brokers.log)\n", i + 1, verb);
 }
 
+static void hangs(struct runner *r, int slot, const char *what, int ms)
+{
+    printf("found hang: worker-%d-%d.log %s within %d s\n", slot, r->workers[slot].starts, what, ms / 1000);
+    r->bad_ends++;
+}
+
 static void end_worker(struct runner *r, int slot, enum intent intent, int sig)
 {
+    int64_t begin = clock_mono_ns(), took;
+    int limit = intent == TERMINATED ? STOP_MS : EVENT_MS;
+
     if (r->workers[slot].state == WORKER_GONE)
         return;
     r->intent[slot] = intent;
@@ -282,14 +301,15 @@ static void end_worker(struct runner *r, int slot, enum intent intent, int sig)
         r->allowed_repeats += r->o->window;
     if (sig)
         kill(r->workers[slot].pid, sig);
-    if (!await_state(r, slot, WORKER_GONE, EVENT_MS)) {
-        printf("found hang: worker-%d-%d.log does not end within %d s of signal %d\n", slot, r->workers[slot].starts,
-               EVENT_MS / 1000, sig);
-        r->bad_ends++;
+    if (!await_state(r, slot, WORKER_GONE, limit)) {
+        hangs(r, slot, "does not end", limit);
         r->intent[slot] = KILLED;
         kill(r->workers[slot].pid, SIGKILL);
-        (void)await_state(r, slot, WORKER_GONE, EVENT_MS);
+        (void)await_state(r, slot, WORKER_GONE, EVENT_MS); /* the kernel's word */
     }
+    took = (clock_mono_ns() - begin) / NS_PER_MS;
+    if (intent == TERMINATED && took > r->longest_stop_ms)
+        r->longest_stop_ms = took;
 }
 
 static void restart_worker(struct runner *r, int slot)
@@ -354,16 +374,33 @@ static void join_fault(struct runner *r, const struct fault *f)
         return;
     }
     start_worker(r, slot, false);
-    if (!await_state(r, slot, WORKER_JOINED, EVENT_MS)) {
-        printf("found hang: worker-%d-%d.log has not joined after %d s\n", slot, r->workers[slot].starts,
-               EVENT_MS / 1000);
-        r->bad_ends++;
-    }
+    if (!await_state(r, slot, WORKER_JOINED, EVENT_MS))
+        hangs(r, slot, "has not joined", EVENT_MS);
     pass(r, f->duration_ms);
     if (f->kind == FAULT_JOIN)
         end_worker(r, slot, TERMINATED, SIGTERM);
     else
         end_worker(r, slot, KILLED, SIGKILL);
+}
+
+/* A worker's fault while a broker has one; returns its slot, -1 = none.  One that was ended starts at once, and has to
+ * wait for the brokers. */
+static int trouble_beside(struct runner *r, const struct fault *f)
+{
+    int slot = (int)(f->target / BROKERS % (unsigned)r->wanted);
+
+    if (r->workers[slot].state == WORKER_GONE)
+        return -1;
+    say(r, "beside it: %s worker %d", fault_name(f->beside), slot);
+    r->counts[f->beside]++;
+    if (f->beside == FAULT_PAUSE) {
+        r->allowed_repeats += r->o->window;
+        kill(r->workers[slot].pid, SIGSTOP);
+        return slot;
+    }
+    end_worker(r, slot, f->beside == FAULT_KILL ? KILLED : TERMINATED, f->beside == FAULT_KILL ? SIGKILL : SIGTERM);
+    start_worker(r, slot, false);
+    return slot;
 }
 
 static void broker_fault(struct runner *r, const struct fault *f)
@@ -378,11 +415,16 @@ static void broker_fault(struct runner *r, const struct fault *f)
     case FAULT_BROKER_PAUSE: broker_do(r, broker, "pause"); break;
     default: all_brokers(r, "kill"); break;
     }
+    int slot = f->has_beside ? trouble_beside(r, f) : -1;
     pass(r, f->duration_ms);
     if (f->kind == FAULT_ALL_DOWN)
         all_brokers(r, "start");
     else
         broker_do(r, broker, f->kind == FAULT_BROKER_PAUSE ? "resume" : "start");
+    if (slot >= 0 && f->beside == FAULT_PAUSE)
+        kill(r->workers[slot].pid, SIGCONT);
+    else if (slot >= 0 && !await_state(r, slot, WORKER_READY, EVENT_MS))
+        hangs(r, slot, "is not ready", EVENT_MS);
 }
 
 static void do_fault(struct runner *r, int i, const struct fault *f)
@@ -477,7 +519,7 @@ static void print_figures(struct runner *r)
     for (int k = 0; k < FAULT_KINDS; k++)
         if (r->counts[k] > 0)
             printf(" %s=%d", fault_name((enum fault_kind)k), r->counts[k]);
-    printf(" crash_job=%d bad_ends=%d\n", r->crashes, r->bad_ends);
+    printf(" crash_job=%d bad_ends=%d longest_stop_ms=%" PRId64 "\n", r->crashes, r->bad_ends, r->longest_stop_ms);
 }
 
 static void print_file(const char *dir, const char *name)
@@ -500,10 +542,8 @@ static void start_all(struct runner *r)
     for (int i = 0; i < r->wanted; i++)
         start_worker(r, i, false);
     for (int i = 0; i < r->wanted; i++)
-        if (!await_state(r, i, WORKER_JOINED, EVENT_MS)) {
-            printf("found hang: worker-%d-1.log has not joined after %d s\n", i, EVENT_MS / 1000);
-            r->bad_ends++;
-        }
+        if (!await_state(r, i, WORKER_JOINED, EVENT_MS))
+            hangs(r, i, "has not joined", EVENT_MS);
     r->generator = start_self(r->o, "generate", "generator.out");
 }
 
