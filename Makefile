@@ -15,10 +15,8 @@ VERSION := $(shell sed -n 's/^\#define TRANSLATE_WORKER_VERSION "\(.*\)"/\1/p' s
 
 CFLAGS_release := -O3 -g
 CFLAGS_asan    := -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer
-CFLAGS_tsan    := -O1 -g -fsanitize=thread -fno-omit-frame-pointer
 CFLAGS_fuzz    := -O1 -g -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined
 LDFLAGS_asan   := -fsanitize=address,undefined
-LDFLAGS_tsan   := -fsanitize=thread
 LDFLAGS_fuzz   := -fsanitize=fuzzer,address,undefined
 
 WARN := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla $(WERROR)
@@ -38,7 +36,7 @@ CHAOS     := $(patsubst %.c,$(BUILD)/obj/%.o,$(filter-out %/fake_engine.c,$(wild
 FAKE      := $(patsubst %.c,$(BUILD)/pic/%.o,tests/chaos/fake_engine.c tests/support/fake_backend.c)
 
 .DEFAULT_GOAL := help
-.PHONY: help deps build demo test unit integration bench lint asan tsan chaos fuzz format install clean
+.PHONY: help deps build demo test unit integration bench lint asan chaos fuzz format install clean
 .SECONDARY:
 .DELETE_ON_ERROR:
 
@@ -79,10 +77,6 @@ asan: ## unit and golden tests under the address and undefined-behaviour sanitiz
 	@ops/deps.sh test
 	@$(MAKE) --no-print-directory BUILD=$(BUILD)/asan MODE=asan NVCC= unit-programs build
 	@BUILD=$(BUILD)/asan tests/run.sh unit golden integration
-
-tsan: ## unit tests under the thread sanitizer
-	@$(MAKE) --no-print-directory BUILD=$(BUILD)/tsan MODE=tsan NVCC= unit-programs
-	@BUILD=$(BUILD)/tsan tests/run.sh unit
 
 chaos: ## faults against a real Kafka of three brokers: SEED=1 MINUTES=5 MODE=at_least_once
 	@ops/deps.sh test

@@ -32,6 +32,11 @@ check_exit() {
     check "$name" test $rc = "$want"
 }
 
+# worker_check ARGS...: translate-worker check, its report kept in check.log.
+worker_check() {
+    "$WORKER" check "$@" >>"$WORK/check.log" 2>&1
+}
+
 # within SECONDS COMMAND...: repeats it until it succeeds.  For states of another process that announce themselves by
 # nothing; a tenth of a second between the looks.
 within() {

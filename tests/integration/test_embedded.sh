@@ -115,12 +115,12 @@ check "translate keeps order and agrees with the worker" \
 "$WORKER" tokenize --model ops/demo/model <"$WORK/lines" |
     "$WORKER" tokenize --model ops/demo/model --decode >"$WORK/lines.back"
 check "tokenize and --decode go there and back" cmp -s "$WORK/lines" "$WORK/lines.back"
-check_exit 0 "check --offline is content with the demonstration" "$WORKER" check --offline --config config/local.cfg
-check_exit 4 "check says a missing model by exit code 4" "$WORKER" check --offline --config config/local.cfg \
+check_exit 0 "check --offline is content with the demonstration" worker_check --offline --config config/local.cfg
+check_exit 4 "check says a missing model by exit code 4" worker_check --offline --config config/local.cfg \
     --set model.path=/nowhere
 check_exit 3 "an unknown key is a configuration error" "$WORKER" run --set kafka.grup_id=x
 check_exit 2 "an unknown command is a usage error" "$WORKER" frobnicate
-check_exit 5 "check says a missing broker by exit code 5" "$WORKER" check --config config/local.cfg \
+check_exit 5 "check says a missing broker by exit code 5" worker_check --config config/local.cfg \
     --bootstrap 127.0.0.1:1
 
 finish

@@ -23,7 +23,7 @@ jobs_named() { cut -f1-3 "$WORK/evaluation.tsv" | sed "s/^eval/$1/"; } # 250 job
 "$BUILD/evaluation_tsv" tests/golden/demo/evaluation.json >"$WORK/evaluation.tsv"
 
 # --- topics that are not there ---
-check_exit 5 "check names a missing topic" "$WORKER" check "${options[@]}"
+check_exit 5 "check names a missing topic" worker_check "${options[@]}"
 check_exit 5 "run stops on a missing topic" timeout 60 "$WORKER" run "${options[@]}"
 worker_start a "${options[@]}" --set kafka.create_topics=true --set kafka.partitions=4 || exit 1
 check "topics are made where that is configured" \
