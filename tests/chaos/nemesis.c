@@ -14,6 +14,7 @@ static const struct {
     [FAULT_TERM] = {"term", 14, 0, 2000},
     [FAULT_JOIN] = {"join", 10, 1000, 6000},
     [FAULT_JOIN_KILL] = {"join_kill", 8, 1000, 6000},
+    [FAULT_TWIN] = {"twin", 8, 0, 9000},
     [FAULT_DEVICE] = {"device", 4, 0, 1000},
     [FAULT_LOG_FULL] = {"log_full", 4, 3000, 6000},
     [FAULT_BROKER_KILL] = {"broker_kill", 9, 0, 5000},

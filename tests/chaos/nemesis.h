@@ -13,6 +13,7 @@ enum fault_kind {
     FAULT_TERM,         /* a worker, SIGTERM, started again */
     FAULT_JOIN,         /* one more worker, which leaves by SIGTERM */
     FAULT_JOIN_KILL,    /* one more worker, which leaves by kill -9 */
+    FAULT_TWIN,         /* a worker is stopped, another of the same identity takes over, the first comes back: fenced */
     FAULT_DEVICE,       /* a worker's device fails for good */
     FAULT_LOG_FULL,     /* a worker whose log goes to a full disk */
     FAULT_BROKER_KILL,  /* a broker, kill -9, started again */

@@ -13,6 +13,7 @@
 #include "tests/chaos/worker_process.h"
 
 #include "base/clock.h"
+#include "cli/cli.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -29,6 +30,8 @@
 
 enum {
     SLOTS = 3,
+    OLD_TWIN = SLOTS, /* the place of a stopped worker whose slot another has taken */
+    PLACES,
     BROKERS = 3,
     SESSION_MS = 6000,
     REVOKE_MS = 3000,
@@ -41,13 +44,13 @@ enum {
 };
 
 /* What the runner has done to a worker, and so what its end may be. */
-enum intent { LET_LIVE, KILLED, TERMINATED, DEVICE_GONE };
+enum intent { LET_LIVE, KILLED, TERMINATED, DEVICE_GONE, FENCED };
 
 struct runner {
     const struct chaos_options *o;
     FILE *faults; /* DIR/faults.log */
-    struct worker_process workers[SLOTS];
-    enum intent intent[SLOTS];
+    struct worker_process workers[PLACES];
+    enum intent intent[PLACES];
     int wanted; /* workers that are started again when they end */
     pid_t generator, checker;
     char *argv[MOST_ARGS];
@@ -170,8 +173,9 @@ static bool end_is_fine(struct runner *r, int slot)
         return true;
     }
     switch (r->intent[slot]) {
-    case DEVICE_GONE: return code == 6;
-    case TERMINATED: return code == 0 || (code == 130 && r->brokers_troubled);
+    case DEVICE_GONE: return code == EXIT_DEVICE;
+    case FENCED: return code == EXIT_KAFKA;
+    case TERMINATED: return code == EXIT_OK || (code == EXIT_ABORTED && r->brokers_troubled);
     default: return false;
     }
 }
@@ -185,7 +189,7 @@ static void on_end(struct runner *r, int slot)
         (int)r->intent[slot], fine ? "" : " UNEXPECTED");
     if (!fine) {
         r->bad_ends++;
-        printf("found bad_end: worker-%d-%d.log, status 0x%x, intent %d\n", slot, w->starts, (unsigned)w->status,
+        printf("found bad_end: worker-%d-%d.log, status 0x%x, intent %d\n", w->slot, w->starts, (unsigned)w->status,
                (int)r->intent[slot]);
     }
     if (r->intent[slot] == LET_LIVE && slot < r->wanted && r->crashes + r->bad_ends < SPONTANEOUS_MOST)
@@ -195,10 +199,10 @@ static void on_end(struct runner *r, int slot)
 /* Waits at most ms for something to read, and serves it. */
 static void serve(struct runner *r, int ms)
 {
-    struct pollfd fds[SLOTS];
-    int slots[SLOTS], n = 0;
+    struct pollfd fds[PLACES];
+    int slots[PLACES], n = 0;
 
-    for (int i = 0; i < SLOTS; i++)
+    for (int i = 0; i < PLACES; i++)
         if (r->workers[i].fd >= 0) {
             fds[n] = (struct pollfd){.fd = r->workers[i].fd, .events = POLLIN};
             slots[n++] = i;
@@ -285,7 +289,8 @@ static void all_brokers(struct runner *r, const char *verb)
 
 static void hangs(struct runner *r, int slot, const char *what, int ms)
 {
-    printf("found hang: worker-%d-%d.log %s within %d s\n", slot, r->workers[slot].starts, what, ms / 1000);
+    printf("found hang: worker-%d-%d.log %s within %d s\n", r->workers[slot].slot, r->workers[slot].starts, what,
+           ms / 1000);
     r->bad_ends++;
 }
 
@@ -315,11 +320,8 @@ static void end_worker(struct runner *r, int slot, enum intent intent, int sig)
 static void restart_worker(struct runner *r, int slot)
 {
     start_worker(r, slot, false);
-    if (!await_state(r, slot, WORKER_READY, EVENT_MS)) {
-        printf("found hang: worker-%d-%d.log is not ready after %d s\n", slot, r->workers[slot].starts,
-               EVENT_MS / 1000);
-        r->bad_ends++;
-    }
+    if (!await_state(r, slot, WORKER_READY, EVENT_MS))
+        hangs(r, slot, "is not ready", EVENT_MS);
 }
 
 static void break_device(struct runner *r, int slot)
@@ -334,6 +336,26 @@ static void break_device(struct runner *r, int slot)
     end_worker(r, slot, DEVICE_GONE, 0); /* at its next step */
 }
 
+/* The stopped one moves aside, its identity goes to another. */
+static void twin(struct runner *r, int slot, int duration_ms)
+{
+    pid_t pid = r->workers[slot].pid;
+
+    if (r->workers[slot].state == WORKER_GONE)
+        return;
+    kill(pid, SIGSTOP);
+    r->allowed_repeats += r->o->window;
+    r->workers[OLD_TWIN] = r->workers[slot];
+    r->intent[OLD_TWIN] = FENCED;
+    r->workers[slot] = (struct worker_process){.slot = slot, .starts = r->workers[OLD_TWIN].starts, .fd = -1};
+    start_worker(r, slot, false);
+    if (!await_state(r, slot, WORKER_JOINED, EVENT_MS))
+        hangs(r, slot, "has not joined", EVENT_MS);
+    pass(r, duration_ms);
+    kill(pid, SIGCONT);
+    end_worker(r, OLD_TWIN, FENCED, 0);
+}
+
 static void worker_fault(struct runner *r, const struct fault *f)
 {
     int slot = (int)(f->target % (unsigned)r->wanted);
@@ -341,6 +363,7 @@ static void worker_fault(struct runner *r, const struct fault *f)
     switch (f->kind) {
     case FAULT_KILL: end_worker(r, slot, KILLED, SIGKILL); break;
     case FAULT_TERM: end_worker(r, slot, TERMINATED, SIGTERM); break;
+    case FAULT_TWIN: twin(r, slot, f->duration_ms); return;
     case FAULT_DEVICE: break_device(r, slot); break;
     case FAULT_LOG_FULL:
         end_worker(r, slot, TERMINATED, SIGTERM);
@@ -547,10 +570,18 @@ static void start_all(struct runner *r)
     r->generator = start_self(r->o, "generate", "generator.out");
 }
 
+/* Twins need an identity that the brokers know. */
+static unsigned faults_of(const struct chaos_options *o)
+{
+    unsigned mask = fault_mask(o->faults);
+
+    return o->static_members || o->exactly_once ? mask : mask & ~(1u << FAULT_TWIN);
+}
+
 static void make_trouble(struct runner *r)
 {
     int64_t end = clock_mono_ns() + (int64_t)(r->o->minutes * 60 * NS_PER_S);
-    unsigned mask = fault_mask(r->o->faults);
+    unsigned mask = faults_of(r->o);
     struct fault f;
 
     pass(r, 3000);
@@ -586,13 +617,13 @@ int chaos_run(const struct chaos_options *o)
 
     snprintf(path, sizeof path, "%s/faults.log", o->dir);
     r.faults = fopen(path, "w");
-    if (!r.faults || fault_mask(o->faults) == 0) {
+    if (!r.faults || faults_of(o) == 0) {
         fprintf(stderr, "chaos run: cannot write %s, or unknown faults\n", path);
         return 2;
     }
     setenv("FAKE_DIR", o->dir, 1);
     setvbuf(stdout, NULL, _IOLBF, 0);
-    for (int i = 0; i < SLOTS; i++)
+    for (int i = 0; i < PLACES; i++)
         worker_init(&r.workers[i], i);
     worker_arguments(&r);
     if (!make_topics(o))
@@ -614,7 +645,7 @@ int chaos_run(const struct chaos_options *o)
 
 int chaos_faults(const struct chaos_options *o)
 {
-    unsigned mask = fault_mask(o->faults);
+    unsigned mask = faults_of(o);
     struct fault f;
 
     if (mask == 0) {
