@@ -35,8 +35,11 @@ FUZZERS   := $(patsubst tests/fuzz/%.c,$(BUILD)/fuzz/%,$(wildcard tests/fuzz/fuz
 CHAOS     := $(patsubst %.c,$(BUILD)/obj/%.o,$(filter-out %/fake_engine.c,$(wildcard tests/chaos/*.c)))
 FAKE      := $(patsubst %.c,$(BUILD)/pic/%.o,tests/chaos/fake_engine.c tests/support/fake_backend.c)
 
+# One short line a file; V=1 shows the commands.
+say = $(if $(V),,@echo "  $(1)  $(@:$(BUILD)/%=%)";)
+
 .DEFAULT_GOAL := help
-.PHONY: help deps build demo test unit integration bench lint asan chaos fuzz format install clean
+.PHONY: help deps build demo test unit integration bench lint asan chaos fuzz docs format install clean
 .SECONDARY:
 .DELETE_ON_ERROR:
 
@@ -92,6 +95,11 @@ fuzz: ## every parser of foreign bytes, SECONDS each (60)
 
 fuzz-programs: $(FUZZERS)
 
+docs: $(BIN) ## the configuration reference in README.md and config/worker.cfg, from the table in the code
+	@$(BIN) config --file >config/worker.cfg
+	@$(BIN) config --markdown >$(BUILD)/config.md
+	@sed -i -e '/<!-- config: begin -->/,/<!-- config: end -->/{/<!-- config: begin -->/r $(BUILD)/config.md' -e '/<!-- config: /!d}' README.md
+
 format: ## clang-format in place
 	clang-format -i $(shell git ls-files '*.c' '*.h' '*.cu' '*.cuh')
 
@@ -107,7 +115,7 @@ clean: ## remove build/
 
 $(BUILD)/obj/%.o: %.c
 	@mkdir -p $(@D)
-	$(CC) $(CFLAGS) -c $< -o $@
+	$(call say,CC)$(CC) $(CFLAGS) -c $< -o $@
 
 # The schemas are compiled into the binary by .incbin, which -MMD does not see.
 $(BUILD)/obj/src/wire/own_schema.o: $(wildcard schemas/*.avsc)
@@ -117,22 +125,22 @@ $(BUILD)/obj/src/cpu/kernels_%.o: override CFLAGS += -O3
 
 $(LIB): $(OBJS)
 	@rm -f $@
-	ar rcs $@ $^
+	$(call say,AR)ar rcs $@ $^
 
 $(BIN): $(BUILD)/obj/src/main.o $(LIB)
-	$(CC) $(LDFLAGS) $^ $(LIBS) -o $@
+	$(call say,LD)$(CC) $(LDFLAGS) $^ $(LIBS) -o $@
 
 # Test programs and tools: one source each, beside the library and tests/support.
 $(BUILD)/tests/unit/%: $(BUILD)/obj/tests/unit/%.o $(BUILD)/libsupport.a $(LIB)
 	@mkdir -p $(@D)
-	$(CC) $(LDFLAGS) $^ $(LIBS) -lcriterion -o $@
+	$(call say,LD)$(CC) $(LDFLAGS) $^ $(LIBS) -lcriterion -o $@
 
 # The proof by faults: the program, the backend that the worker under test loads, and its tests.
 $(BUILD)/chaos: $(CHAOS)
-	$(CC) $(LDFLAGS) $^ $(LIBS) -o $@
+	$(call say,LD)$(CC) $(LDFLAGS) $^ $(LIBS) -o $@
 
 $(BUILD)/translate-worker-fake.so: $(FAKE)
-	$(CC) $(LDFLAGS) -shared $^ -o $@
+	$(call say,LD)$(CC) $(LDFLAGS) -shared $^ -o $@
 
 $(BUILD)/pic/%.o: %.c
 	@mkdir -p $(@D)
@@ -144,14 +152,14 @@ $(patsubst %.c,$(BUILD)/%,$(wildcard tests/unit/chaos/test_*.c)): $(patsubst %,$
 # replaces by a script of its own.
 $(BUILD)/libsupport.a: $(SUPPORT)
 	@rm -f $@
-	ar rcs $@ $^
+	$(call say,AR)ar rcs $@ $^
 
 $(TOOLS): $(BUILD)/%: $(BUILD)/obj/tests/tools/%.o $(BUILD)/libsupport.a $(LIB)
-	$(CC) $(LDFLAGS) $^ $(LIBS) -o $@
+	$(call say,LD)$(CC) $(LDFLAGS) $^ $(LIBS) -o $@
 
 $(BUILD)/fuzz/%: $(BUILD)/obj/tests/fuzz/%.o $(LIB)
 	@mkdir -p $(@D)
-	$(CC) $(LDFLAGS) $^ $(LIBS) -o $@
+	$(call say,LD)$(CC) $(LDFLAGS) $^ $(LIBS) -o $@
 
 include cuda/cuda.mk
 

@@ -18,6 +18,7 @@ static const struct command commands[] = {
     {"check", cli_check, "look at everything that run needs, and change nothing"},
     {"submit", cli_submit, "lines, TSV or JSONL to the request topic"},
     {"results", cli_results, "read the result topic, match job ids"},
+    {"languages", cli_languages, "the languages by code and name"},
     {"config", cli_config, "every setting: key, default, range, what it does"},
     {"translate", cli_translate, "lines on standard input to lines on standard output, without Kafka"},
     {"tokenize", cli_tokenize, "lines to token ids, and back"},

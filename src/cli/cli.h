@@ -24,6 +24,7 @@ int cli_submit(int argc, char **argv);
 int cli_results(int argc, char **argv);
 int cli_tokenize(int argc, char **argv);
 int cli_bench(int argc, char **argv);
+int cli_languages(int argc, char **argv);
 int cli_config(int argc, char **argv); /* prints the configuration reference */
 
 /* "translate-worker: MESSAGE" to stderr; the exit code for e. */

@@ -118,6 +118,9 @@ check "tokenize and --decode go there and back" cmp -s "$WORK/lines" "$WORK/line
 check_exit 0 "check --offline is content with the demonstration" worker_check --offline --config config/local.cfg
 check_exit 4 "check says a missing model by exit code 4" worker_check --offline --config config/local.cfg \
     --set model.path=/nowhere
+readme_reference() { sed -n '/<!-- config: begin -->/,/<!-- config: end -->/{/<!-- config: /!p}' README.md; }
+check "the configuration reference in README.md is up to date (make docs)" \
+    cmp -s <("$WORKER" config --markdown) <(readme_reference)
 check_exit 3 "an unknown key is a configuration error" "$WORKER" run --set kafka.grup_id=x
 check_exit 2 "an unknown command is a usage error" "$WORKER" frobnicate
 check_exit 5 "check says a missing broker by exit code 5" worker_check --config config/local.cfg \
