@@ -202,6 +202,12 @@ static bool send_alone(struct publisher *p, struct sending *s, const rd_kafka_me
     return rc == RD_KAFKA_RESP_ERR_NO_ERROR;
 }
 
+/* A topic that may not be written is no reason to stop: somebody may allow it, and until then nothing is lost. */
+static enum err_act publish_act(rd_kafka_resp_err_t rc)
+{
+    return rc == RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED ? ERR_RETRY : client_act(rc);
+}
+
 static void on_delivery(rd_kafka_t *rk, const rd_kafka_message_t *m, void *opaque)
 {
     struct client *cl = opaque;
@@ -225,7 +231,7 @@ static void on_delivery(rd_kafka_t *rk, const rd_kafka_message_t *m, void *opaqu
     } else {
         if (m->err == RD_KAFKA_RESP_ERR__FATAL)
             atomic_store(&cl->fatal, true);
-        err_set(&e, ERR_KAFKA, client_act(m->err), "publish to %s: %s", rd_kafka_topic_name(m->rkt),
+        err_set(&e, ERR_KAFKA, publish_act(m->err), "publish to %s: %s", rd_kafka_topic_name(m->rkt),
                 rd_kafka_err2str(m->err));
     }
     finish(p, s, e.code, &e);
@@ -371,7 +377,7 @@ enum err_code publisher_send(struct publisher *p, const struct outgoing *o, stru
         atomic_store(&p->shared->client.fatal, true);
         return err_set(e, ERR_BUSY, ERR_RETRY, "publisher: being built anew");
     }
-    return err_set(e, ERR_KAFKA, client_act(rc), "publish to %s: %s", topic, rd_kafka_err2str(rc));
+    return err_set(e, ERR_KAFKA, publish_act(rc), "publish to %s: %s", topic, rd_kafka_err2str(rc));
 }
 
 void publisher_turn(struct publisher *p, int timeout_ms)

@@ -29,7 +29,7 @@ struct outgoing {
 };
 
 /* rc ERR_OK: the broker has it.  ERR_RESULT_TOO_LARGE (act ERR_SKIP): refused for its size, for good.  Else
- * ERR_KAFKA, act ERR_RETRY (send again later) or ERR_STOP (authorization). */
+ * ERR_KAFKA, act ERR_RETRY (send again later; also for a topic that may not be written) or ERR_STOP. */
 typedef void publisher_report(void *ctx, void *opaque, enum err_code rc, const struct err *e);
 
 struct publisher_stats {

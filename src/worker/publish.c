@@ -30,6 +30,8 @@ void publish_close(struct publish *p)
 
 static void leave(struct publish *p, struct task *t)
 {
+    if (t->tries > 0 && --p->refused == 0)
+        health_set_obstacle(p->health, OBSTACLE_PUBLISHING, false);
     consumer_release(p->consumer, t->record);
     t->record = NULL;
     task_pool_give(p->tasks, t);
@@ -103,6 +105,8 @@ static void put_off(struct publish *p, struct task *t, const struct err *why)
         log_event(LOG_WARN, "publish_retry", "partition=%d offset=%lld reason=%s", t->record->at.partition,
                   (long long)t->record->at.offset, log_quote(text, sizeof text, why->msg));
     stats_add(&p->stats->publish_retries, 1);
+    if (t->tries == 0)
+        p->refused++;
     health_set_obstacle(p->health, OBSTACLE_PUBLISHING, true);
     task_delay_add(&p->delayed, t, clock_mono_ns(), p->retry->backoff_ms, p->retry->backoff_max_ms);
 }
@@ -142,7 +146,6 @@ void publish_report(void *ctx, void *opaque, enum err_code rc, const struct err 
         refused(p, t, rc, e);
         return;
     }
-    health_set_obstacle(p->health, OBSTACLE_PUBLISHING, false);
     count_outcome(p, t);
     consumer_finish(p->consumer, &t->record->at);
     leave(p, t);

@@ -2,7 +2,8 @@
  *
  *   finished --> written --> queued --send--> sent --acknowledged--> consumer_finish(), task back to the pool
  *                              ^  ^            |
- *                              |  +-delayed<---+ refused for now (a broker that is away is waited for, however long)
+ *                              |  +-delayed<---+ refused for now: a broker that is away, a topic that may not be written;
+ *                              |  |              waited for however long, not ready meanwhile
  *                              +--rewritten<---+ too large: a result becomes a dead letter; a dead letter goes without
  *                                                its value, then without the carried headers (header
  *                                                translate-omitted says which; the bytes are in the source topic)
@@ -46,6 +47,7 @@ struct publish {
     struct task_delay delayed;
     struct dead_window window;
     int unacknowledged;
+    int refused; /* tasks that were put off at least once and are not out yet */
     _Atomic bool is_done;
 };
 

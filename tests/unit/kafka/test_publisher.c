@@ -248,7 +248,7 @@ Test(publisher, a_batch_refused_for_its_size_is_split_and_only_the_guilty_one_fa
     kafka_case_close(&kc);
 }
 
-Test(publisher, missing_rights_are_no_reason_to_try_again, .timeout = 30)
+Test(publisher, missing_rights_to_a_topic_may_come_so_the_record_is_to_be_sent_again, .timeout = 30)
 {
     struct kafka_case kc;
     struct reports r;
@@ -258,7 +258,7 @@ Test(publisher, missing_rights_are_no_reason_to_try_again, .timeout = 30)
     rd_kafka_mock_push_request_errors(kc.mock, PRODUCE, 1, RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED);
     cr_assert_eq(send_bytes(p, 0, 10), ERR_OK);
     turn_until(p, &r, 1, 10000);
-    cr_assert_eq(r.stop, 1);
+    cr_assert_eq(r.retry, 1);
     publisher_close(p, 1000);
     kafka_case_close(&kc);
 }

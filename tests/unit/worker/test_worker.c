@@ -279,24 +279,44 @@ Test(worker, dead_letter_too_large_goes_without_its_value_and_says_where_that_is
     worker_case_close(&wc);
 }
 
-Test(worker, topic_that_may_not_be_written_stops_it_and_nothing_is_committed)
+static bool is_unready(struct worker_case *c, int n)
 {
-    struct seen *r;
+    return !worker_case_is_ready(c, n);
+}
+
+Test(worker, topic_that_may_not_be_written_is_waited_for_and_nothing_is_committed_or_lost)
+{
+    struct seen *r, *d;
 
     worker_case_open(&wc, NULL);
     worker_case_start(&wc);
     worker_case_until(&wc, worker_case_is_ready, 0, "ready");
-    rd_kafka_mock_push_request_errors(embedded_cluster(wc.broker), 0 /* Produce */, 2, RD_KAFKA_RESP_ERR_NO_ERROR,
+    worker_case_jobs(&wc, "before", 2);
+    worker_case_until(&wc, worker_case_has_results, 2, "while it is allowed");
+    /* the request's own produce, then six refusals, with a growing wait after each */
+    rd_kafka_mock_push_request_errors(embedded_cluster(wc.broker), 0 /* Produce */, 7, RD_KAFKA_RESP_ERR_NO_ERROR,
+                                      RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED,
+                                      RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED,
+                                      RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED,
+                                      RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED,
+                                      RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED,
                                       RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED);
     worker_case_jobs(&wc, "job", 1);
-    worker_case_wait(&wc);
-    cr_assert_eq(wc.rc, ERR_KAFKA, "%s", wc.e.msg);
-    cr_assert_leq(worker_case_committed(&wc, 0), 0);
-    worker_case_start(&wc);
-    worker_case_until(&wc, worker_case_has_results, 1, "the job, once it is allowed");
+    worker_case_until(&wc, is_unready, 0, "not ready while it is refused");
+    cr_assert_eq(worker_case_committed(&wc, 0), 1, "the refused one's offset is not committed");
+    cr_assert_eq(worker_case_get(&wc, "/live", NULL, 0), 200);
+    worker_case_until(&wc, worker_case_has_results, 3, "the job, once it is allowed");
+    worker_case_until(&wc, worker_case_is_ready, 0, "ready again");
+    cr_assert_geq(stats_read(&wc.w->stats.publish_retries), 6);
     worker_case_stop(&wc);
-    cr_assert_eq(worker_case_read(&wc, false, 1, 2000, &r), 1);
+    cr_assert_eq(wc.rc, ERR_OK, "%s", wc.e.msg);
+    int n_r = worker_case_read(&wc, false, 3, 2000, &r);
+    cr_assert_eq(n_r, 3);
+    cr_assert_eq(expect_all(r, n_r, "job", 1), 0);
+    cr_assert_eq(worker_case_read(&wc, true, 0, 0, &d), 0);
+    cr_assert_eq(worker_case_committed(&wc, 0) + worker_case_committed(&wc, 1), 3);
     free(r);
+    free(d);
     worker_case_close(&wc);
 }
 
@@ -341,11 +361,6 @@ Test(worker, second_worker_takes_over_partitions_and_nothing_is_lost)
     cr_assert_lt(expect_all(r, n_r, "job", N), N);
     free(r);
     worker_case_close(&wc);
-}
-
-static bool is_unready(struct worker_case *c, int n)
-{
-    return !worker_case_is_ready(c, n);
 }
 
 Test(worker, broker_that_goes_away_is_waited_for_and_nothing_is_lost)
