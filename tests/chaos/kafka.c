@@ -1,5 +1,7 @@
 #include "tests/chaos/kafka.h"
 
+#include "base/clock.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -47,16 +49,30 @@ rd_kafka_t *kafka_new(rd_kafka_type_t type, rd_kafka_conf_t *conf)
     return rk;
 }
 
-int kafka_partitions(rd_kafka_t *rk, const char *topic, int timeout_ms)
+static int ask_partitions(rd_kafka_t *rk, rd_kafka_topic_t *t, int timeout_ms)
 {
     const struct rd_kafka_metadata *m;
-    rd_kafka_topic_t *t = rd_kafka_topic_new(rk, topic, NULL);
     int n = 0;
 
-    if (t && rd_kafka_metadata(rk, 0, t, &m, timeout_ms) == RD_KAFKA_RESP_ERR_NO_ERROR) {
-        if (m->topic_cnt == 1 && m->topics[0].err == RD_KAFKA_RESP_ERR_NO_ERROR)
-            n = m->topics[0].partition_cnt;
-        rd_kafka_metadata_destroy(m);
+    if (rd_kafka_metadata(rk, 0, t, &m, timeout_ms) != RD_KAFKA_RESP_ERR_NO_ERROR)
+        return 0;
+    if (m->topic_cnt == 1 && m->topics[0].err == RD_KAFKA_RESP_ERR_NO_ERROR)
+        n = m->topics[0].partition_cnt;
+    rd_kafka_metadata_destroy(m);
+    return n;
+}
+
+int kafka_partitions(rd_kafka_t *rk, const char *topic, int timeout_ms)
+{
+    enum { IN_A_ROW = 12, PAUSE_MS = 50 };
+    rd_kafka_topic_t *t = rd_kafka_topic_new(rk, topic, NULL);
+    int64_t until = clock_mono_ns() + timeout_ms * NS_PER_MS;
+    int n = 0;
+
+    for (int good = 0; t && good < IN_A_ROW && clock_mono_ns() < until;) {
+        n = ask_partitions(rk, t, timeout_ms);
+        good = n > 0 ? good + 1 : 0;
+        rd_kafka_poll(rk, PAUSE_MS);
     }
     if (t)
         rd_kafka_topic_destroy(t);

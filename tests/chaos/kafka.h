@@ -10,7 +10,8 @@
 rd_kafka_conf_t *kafka_conf(const char *bootstrap, const char *const *settings);
 /* Takes conf.  Ends the program where the library refuses. */
 rd_kafka_t *kafka_new(rd_kafka_type_t type, rd_kafka_conf_t *conf);
-/* How many partitions a topic has, 0 = unknown; waits up to timeout_ms. */
+/* How many partitions a topic has; 0 = still unknown after timeout_ms.  A new topic is known to one broker earlier than
+ * to another, so the answer has to come several times in a row. */
 int kafka_partitions(rd_kafka_t *rk, const char *topic, int timeout_ms);
 /* Creates topics with 3 replicas (fewer where there are fewer brokers), 2 in sync. */
 bool kafka_create_topic(rd_kafka_t *rk, const char *topic, int partitions, int replicas, int timeout_ms);

@@ -473,7 +473,8 @@ static bool make_topics(const struct chaos_options *o)
     rd_kafka_t *rk = kafka_new(RD_KAFKA_PRODUCER, kafka_conf(o->bootstrap, NULL));
     bool made = kafka_create_topic(rk, o->requests, o->partitions, BROKERS, 30000) &&
                 kafka_create_topic(rk, o->results, o->partitions, BROKERS, 30000) &&
-                kafka_create_topic(rk, o->dead, 2, BROKERS, 30000);
+                kafka_create_topic(rk, o->dead, 2, BROKERS, 30000) && kafka_partitions(rk, o->requests, 30000) > 0 &&
+                kafka_partitions(rk, o->results, 30000) > 0 && kafka_partitions(rk, o->dead, 30000) > 0;
 
     rd_kafka_destroy(rk);
     return made;
