@@ -87,10 +87,37 @@ static void on_report(rd_kafka_t *rk, const rd_kafka_message_t *m, void *opaque)
     atomic_fetch_sub(&g->out, 1);
 }
 
-static void write_plain(struct generator *g, rd_kafka_t *rk)
+static rd_kafka_t *open_plain(struct generator *g)
+{
+    static const char *const settings[] = {
+        "enable.idempotence", "true",  "acks",      "all", "partitioner", "murmur2_random",
+        "message.timeout.ms", "60000", "linger.ms", "2",   NULL};
+    rd_kafka_conf_t *conf = kafka_conf(g->o->bootstrap, settings);
+
+    rd_kafka_conf_set_dr_msg_cb(conf, on_report);
+    rd_kafka_conf_set_opaque(conf, g);
+    return kafka_new(RD_KAFKA_PRODUCER, conf);
+}
+
+/* An idempotent producer that has met a fatal error (a broker that came back may cause one) fails for ever. */
+static rd_kafka_t *renew_if_fatal(struct generator *g, rd_kafka_t *rk)
+{
+    char why[256];
+
+    if (!rd_kafka_fatal_error(rk, why, sizeof why))
+        return rk;
+    printf("the producer is built anew: %s\n", why);
+    rd_kafka_purge(rk, RD_KAFKA_PURGE_F_QUEUE | RD_KAFKA_PURGE_F_INFLIGHT);
+    rd_kafka_flush(rk, 5000);
+    rd_kafka_destroy(rk);
+    return open_plain(g);
+}
+
+static void write_plain(struct generator *g)
 {
     int64_t start = clock_mono_ns(), written = 0;
     int keys = g->o->keys - TX_KEYS;
+    rd_kafka_t *rk = open_plain(g);
 
     while (!chaos_term) {
         int64_t due = (clock_mono_ns() - start) * g->o->rate / NS_PER_S;
@@ -105,6 +132,7 @@ static void write_plain(struct generator *g, rd_kafka_t *rk)
             }
         }
         rd_kafka_poll(rk, 10);
+        rk = renew_if_fatal(g, rk);
     }
     rd_kafka_flush(rk, FLUSH_MS);
     rd_kafka_destroy(rk);
@@ -203,11 +231,7 @@ static void *write_transactional(void *arg)
 
 int chaos_generate(const struct chaos_options *o)
 {
-    static const char *const settings[] = {
-        "enable.idempotence", "true",  "acks",      "all", "partitioner", "murmur2_random",
-        "message.timeout.ms", "60000", "linger.ms", "2",   NULL};
     struct generator g = {.o = o, .log = fopen(o->log, "w")};
-    rd_kafka_conf_t *conf = kafka_conf(o->bootstrap, settings);
     pthread_t thread;
 
     g.sequence = calloc((size_t)o->keys, sizeof *g.sequence);
@@ -216,10 +240,8 @@ int chaos_generate(const struct chaos_options *o)
         return 1;
     }
     pthread_mutex_init(&g.lock, NULL);
-    rd_kafka_conf_set_dr_msg_cb(conf, on_report);
-    rd_kafka_conf_set_opaque(conf, &g);
     bool both = o->transactions && pthread_create(&thread, NULL, write_transactional, &g) == 0;
-    write_plain(&g, kafka_new(RD_KAFKA_PRODUCER, conf));
+    write_plain(&g);
     if (both)
         pthread_join(thread, NULL);
     printf("written=%" PRId64 " acknowledged=%" PRId64 "\n", atomic_load(&g.next), atomic_load(&g.acknowledged));

@@ -61,6 +61,7 @@ struct runner {
     int crashes, bad_ends;
     int64_t longest_stop_ms; /* from SIGTERM to the end */
     int64_t allowed_repeats;
+    bool twins_fight;      /* static members: the one that comes back may win, and either may be fenced */
     bool brokers_troubled; /* since a worker was last asked to end */
 };
 
@@ -176,7 +177,7 @@ static bool end_is_fine(struct runner *r, int slot)
     case DEVICE_GONE: return code == EXIT_DEVICE;
     case FENCED: return code == EXIT_KAFKA;
     case TERMINATED: return code == EXIT_OK || (code == EXIT_ABORTED && r->brokers_troubled);
-    default: return false;
+    default: return code == EXIT_KAFKA && r->twins_fight;
     }
 }
 
@@ -352,8 +353,12 @@ static void twin(struct runner *r, int slot, int duration_ms)
     if (!await_state(r, slot, WORKER_JOINED, EVENT_MS))
         hangs(r, slot, "has not joined", EVENT_MS);
     pass(r, duration_ms);
+    r->twins_fight = !r->o->exactly_once;
     kill(pid, SIGCONT);
     end_worker(r, OLD_TWIN, FENCED, 0);
+    if (!await_state(r, slot, WORKER_JOINED, EVENT_MS))
+        hangs(r, slot, "has not joined", EVENT_MS);
+    r->twins_fight = false;
 }
 
 static void worker_fault(struct runner *r, const struct fault *f)
