@@ -98,7 +98,7 @@ need_running()
 
 write_config()
 {
-    n=$1 i=$2 port=$3 voters= min=1
+    n=$1 i=$2 port=$3 voters='' min=1
     [ "$n" -lt 3 ] || min=2
     for j in $(seq "$n"); do
         voters="$voters${voters:+,}$j@127.0.0.1:$((port + 9 + j))"

@@ -68,19 +68,20 @@ static size_t id_slot(const struct id_set *s, const char *id, size_t n)
 
 static enum err_code id_set_read(struct id_set *s, const char *path, struct err *e)
 {
-    FILE *in = strcmp(path, "-") == 0 ? stdin : fopen(path, "re");
     enum err_code rc = ERR_OK;
     char *line = NULL;
+    FILE *in;
     size_t cap = 0;
     ssize_t n;
 
-    if (!in)
-        return err_set(e, ERR_USAGE, ERR_STOP, "%s: cannot be opened: %m", path);
     s->size = (size_t)1 << 20; /* at most half full: 524,288 ids */
     s->slots = calloc(s->size, sizeof *s->slots);
     s->found = calloc(s->size, sizeof *s->found);
     if (!s->slots || !s->found)
-        rc = err_set(e, ERR_NOMEM, ERR_STOP, "results: no memory for job ids");
+        return err_set(e, ERR_NOMEM, ERR_STOP, "results: no memory for job ids");
+    in = strcmp(path, "-") == 0 ? stdin : fopen(path, "re");
+    if (!in)
+        return err_set(e, ERR_USAGE, ERR_STOP, "%s: cannot be opened: %m", path);
     while (rc == ERR_OK && (n = getline(&line, &cap, in)) >= 0) {
         if (n > 0 && line[n - 1] == '\n')
             line[--n] = '\0';
