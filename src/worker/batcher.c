@@ -4,6 +4,7 @@
 
 /* The longest wait for a record: how fresh the watchdog's figure is, and how soon an abort is seen. */
 #define IDLE_NS (200 * NS_PER_MS)
+#define SKEW_MS 1000 /* clocks that are kept in step differ by less */
 
 static void let_go(struct batcher *b, struct task *t, counter *why)
 {
@@ -33,6 +34,8 @@ static enum err_code decode(struct batcher *b, struct task *t, struct err *e)
 {
     enum err_code rc = codec_decode_request(b->codec, t->record, &t->job, &t->encoding, &t->arena, e);
 
+    if (rc == ERR_OK)
+        rc = plan_header_deadline(&t->job, t->record, e);
     return rc == ERR_OK ? planner_plan(b->planner, t, clock_mono_ns(), clock_wall_ms(), e) : rc;
 }
 
@@ -67,7 +70,10 @@ static void take_on(struct batcher *b, struct task *t)
         batch_add(&b->open, t, t->started_ns);
         return;
     }
-    if (e.act == ERR_RETRY) {
+    if (e.code == ERR_DEADLINE_PASSED) {
+        task_expire(t, "%s", e.msg);
+        push(b->finished, t);
+    } else if (e.act == ERR_RETRY) {
         hold(b, t, &e);
     } else if (e.act == ERR_SKIP) {
         task_kill(t, e.code, "%s", e.msg);
@@ -97,6 +103,18 @@ static int64_t wait_until(const struct batcher *b, int64_t now)
     return b->held.next_due_ns < until ? b->held.next_due_ns : until;
 }
 
+/* How old a record is by its own clock.  That clock may be wrong: a time ahead of ours is no age, and expires nothing. */
+static void note_age(struct batcher *b, const struct record *r)
+{
+    int64_t ms = clock_wall_ms() - r->timestamp_ms;
+
+    if (r->timestamp_ms < 0)
+        return; /* the record has no time */
+    if (ms < -SKEW_MS)
+        stats_add(&b->stats->skewed_clocks, 1);
+    histogram_add(&b->stats->record_age_s, ms > 0 ? (double)ms / 1000 : 0);
+}
+
 /* One record, if one comes in time. */
 static void turn(struct batcher *b, int64_t now)
 {
@@ -111,6 +129,7 @@ static void turn(struct batcher *b, int64_t now)
     b->spare = NULL;
     t->record = r;
     t->started_ns = clock_mono_ns();
+    note_age(b, r);
     if (halt_is_stopping(b->halt))
         let_go(b, t, &b->stats->jobs_given_back);
     else

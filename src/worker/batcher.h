@@ -2,6 +2,7 @@
  *
  *   records --> decode --> check, plan, tokenize --> open batch --due--> batches queue
  *                 |            |
+ *                 |            +--deadline over--> finished queue, as an expired result
  *                 |            +--can never succeed--> finished queue, as a dead letter
  *                 +--registry away--> held, tried again with backoff
  *

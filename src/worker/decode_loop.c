@@ -145,17 +145,28 @@ static void cancel_late(struct decode_loop *d, int64_t now)
             engine_cancel(d->engine, &d->active[i]->request);
 }
 
-/* The deadline passed in the queue or in the batch.  What becomes of such a job is decided here alone. */
+/* The deadline passed in the queue or in the batch. */
 static void expire(struct decode_loop *d, struct task *t)
 {
-    task_kill(t, ERR_DEADLINE_PASSED, "deadline: passed %s, after %d tokens",
-              t->request.admitted_ns ? "while it was decoded" : "before it was decoded", t->request.n_output);
+    task_expire(t, "deadline: passed %s, after %d tokens",
+                t->request.admitted_ns ? "while it was decoded" : "before it was decoded", t->request.n_output);
     push_finished(d, t);
+}
+
+/* A job with a deadline is back when that is over, so that its expired result is not late by a backoff. */
+static int longest_wait_ms(const struct decode_loop *d, const struct task *t, int64_t now)
+{
+    int64_t left_ms = (t->request.deadline_ns - now) / NS_PER_MS + 1;
+
+    if (t->request.deadline_ns == 0 || left_ms >= d->retry->backoff_max_ms)
+        return d->retry->backoff_max_ms;
+    return left_ms > 1 ? (int)left_ms : 1;
 }
 
 static void fail(struct decode_loop *d, struct task *t)
 {
     const struct err *e = &t->request.error;
+    int64_t now = clock_mono_ns();
     char why[400];
 
     if (e->act != ERR_RETRY) {
@@ -172,7 +183,7 @@ static void fail(struct decode_loop *d, struct task *t)
     log_event(LOG_WARN, "decode_retry", "partition=%d offset=%lld attempt=%d code=%s reason=%s",
               t->record->at.partition, (long long)t->record->at.offset, t->attempts, err_name(e->code),
               log_quote(why, sizeof why, e->msg));
-    task_delay_add(&d->delayed, t, clock_mono_ns(), d->retry->backoff_ms, d->retry->backoff_max_ms);
+    task_delay_add(&d->delayed, t, now, d->retry->backoff_ms, longest_wait_ms(d, t, now));
 }
 
 static void settle(struct decode_loop *d, struct task *t)

@@ -4,7 +4,8 @@
  *                 |  ^
  *                 |  +--delayed--+
  *                 +--fails for now, attempts left
- *                 +--deadline, fails for good, attempts used up--> finished queue, as a dead letter
+ *                 +--deadline--> finished queue, as an expired result
+ *                 +--fails for good, attempts used up--> finished queue, as a dead letter
  *                 +--partition gone--> dropped and counted
  *
  * A device that fails stops the worker (halt_fail()); nothing that was in the engine is finished then.  At a stop what

@@ -75,9 +75,10 @@ static void metrics_jobs(struct page *p, const struct stats *s)
 {
     const char *jobs = PREFIX "jobs_total", *dead = PREFIX "dead_letters_total";
 
-    metrics_family(p, jobs, "counter", "Jobs by outcome; result and truncated are published results.");
+    metrics_family(p, jobs, "counter", "Jobs by outcome; result, truncated and expired are published results.");
     metrics_sample(p, jobs, "outcome", "result", (double)stats_read(&s->jobs_ok));
     metrics_sample(p, jobs, "outcome", "truncated", (double)stats_read(&s->jobs_truncated));
+    metrics_sample(p, jobs, "outcome", "expired", (double)stats_read(&s->jobs_expired));
     metrics_sample(p, jobs, "outcome", "dead_letter", (double)stats_read(&s->jobs_dead));
     metrics_sample(p, jobs, "outcome", "late", (double)stats_read(&s->jobs_late));
     metrics_sample(p, jobs, "outcome", "given_back", (double)stats_read(&s->jobs_given_back));
@@ -93,6 +94,9 @@ static void metrics_jobs(struct page *p, const struct stats *s)
                     (double)stats_read(&s->registry_waits));
     metrics_counter(p, PREFIX "bad_traces_total", "Malformed traceparent headers, replaced by a new trace.",
                     (double)stats_read(&s->bad_traces));
+    metrics_counter(p, PREFIX "skewed_clocks_total",
+                    "Records stamped over a second ahead of this clock; their age is 0.",
+                    (double)stats_read(&s->skewed_clocks));
 }
 
 static void metrics_tokens(struct page *p, const struct stats *s)
@@ -109,6 +113,7 @@ static void metrics_tokens(struct page *p, const struct stats *s)
 
 static void metrics_times(struct page *p, const struct stats *s)
 {
+    metrics_histogram(p, PREFIX "record_age_seconds", "From a record's own time to the batcher.", &s->record_age_s);
     metrics_histogram(p, PREFIX "queue_seconds", "From record received to batcher.", &s->queue_s);
     metrics_histogram(p, PREFIX "batch_wait_seconds", "From batcher to a row of the engine.", &s->batch_wait_s);
     metrics_histogram(p, PREFIX "decode_seconds", "From row to last token.", &s->decode_s);
@@ -242,9 +247,10 @@ static json_t *status_jobs(const struct stats *s)
         if (stats_read(&s->dead_by_code[i]) > 0)
             json_object_set_new(dead, err_name((enum err_code)i),
                                 json_integer((json_int_t)stats_read(&s->dead_by_code[i])));
-    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o}", "results", (json_int_t)stats_read(&s->jobs_ok),
-                     "truncated", (json_int_t)stats_read(&s->jobs_truncated), "dead_letters",
-                     (json_int_t)stats_read(&s->jobs_dead), "late", (json_int_t)stats_read(&s->jobs_late), "given_back",
+    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o}", "results", (json_int_t)stats_read(&s->jobs_ok),
+                     "truncated", (json_int_t)stats_read(&s->jobs_truncated), "expired",
+                     (json_int_t)stats_read(&s->jobs_expired), "dead_letters", (json_int_t)stats_read(&s->jobs_dead),
+                     "late", (json_int_t)stats_read(&s->jobs_late), "given_back",
                      (json_int_t)stats_read(&s->jobs_given_back), "decode_retries",
                      (json_int_t)stats_read(&s->decode_retries), "publish_retries",
                      (json_int_t)stats_read(&s->publish_retries), "dead_by_code", dead);

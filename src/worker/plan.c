@@ -3,6 +3,8 @@
 #include "base/clock.h"
 #include "base/hash.h"
 
+#include <ctype.h>
+#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -152,6 +154,29 @@ int plan_max_output(const struct plan_limits *l, const struct job *j, int n_prom
     return (int)n;
 }
 
+enum err_code plan_header_deadline(struct job *j, const struct record *r, struct err *e)
+{
+    const struct header *h = record_find_header(r, PLAN_DEADLINE_HEADER);
+    char text[24] = "", *end;
+
+    if (!h)
+        return ERR_OK;
+    if (h->value && h->size < sizeof text)
+        memcpy(text, h->value, h->size);
+    errno = 0;
+    long long ms = strtoll(text, &end, 10);
+    if (!text[0] || isspace((unsigned char)text[0]) || end != text + h->size || errno != 0)
+        return err_set(e, ERR_INVALID_FIELD, ERR_SKIP,
+                       "header " PLAN_DEADLINE_HEADER ": found \"%.*s\" (%zu bytes), allowed is a whole number of "
+                       "milliseconds since 1970",
+                       h->value ? (int)(h->size < 40 ? h->size : 40) : 0, h->value ? (const char *)h->value : "",
+                       h->size);
+    if (!j->has_deadline || ms < j->deadline_ms)
+        j->deadline_ms = ms;
+    j->has_deadline = true;
+    return ERR_OK;
+}
+
 /* Wall-clock deadline to the engine's monotonic one; a far one is as good as none. */
 static enum err_code plan_deadline(int64_t *out, const struct job *j, int64_t now_mono_ns, int64_t now_wall_ms,
                                    struct err *e)
@@ -161,7 +186,7 @@ static enum err_code plan_deadline(int64_t *out, const struct job *j, int64_t no
         return ERR_OK;
     if (j->deadline_ms <= now_wall_ms)
         return err_set(e, ERR_DEADLINE_PASSED, ERR_SKIP, "deadline: %lld ms ago when the job was read",
-                       (long long)(j->deadline_ms < 0 ? now_wall_ms : now_wall_ms - j->deadline_ms));
+                       (long long)(now_wall_ms - (j->deadline_ms < 0 ? 0 : j->deadline_ms)));
     if (j->deadline_ms - now_wall_ms < 365LL * 24 * 3600 * 1000)
         *out = now_mono_ns + (j->deadline_ms - now_wall_ms) * NS_PER_MS;
     return ERR_OK;

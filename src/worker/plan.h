@@ -38,7 +38,15 @@ MUST_CHECK enum err_code planner_open(struct planner **out, const struct prompt 
                                       const struct generation *defaults, const struct plan_limits *l, struct err *e);
 void planner_close(struct planner *p);
 
-/* Fills t->from, t->to and t->request from t->job.  Errors are the job's (act ERR_SKIP). */
+/* A deadline may also be a header, PLAN_DEADLINE_HEADER: milliseconds since 1970 as decimal text, so that a gateway can
+ * set one without decoding the job.  Of a field and a header the earlier one holds; of several headers the last.
+ * ERR_INVALID_FIELD (act ERR_SKIP) for other text: no job is translated past a deadline that could not be read. */
+#define PLAN_DEADLINE_HEADER "translate-deadline"
+MUST_CHECK enum err_code plan_header_deadline(struct job *j, const struct record *r, struct err *e);
+
+/* Fills t->from, t->to and t->request from t->job.  Errors are the job's (act ERR_SKIP).  ERR_DEADLINE_PASSED comes for
+ * a job that is good in every other respect but its length; any deadline that is not after now is one, 0 and negative
+ * ones too. */
 MUST_CHECK enum err_code planner_plan(struct planner *p, struct task *t, int64_t now_mono_ns, int64_t now_wall_ms,
                                       struct err *e);
 

@@ -126,7 +126,9 @@ static void count_outcome(struct publish *p, const struct task *t)
     struct stats *s = p->stats;
     int64_t now = clock_mono_ns();
 
-    if (t->outcome == OUTCOME_DEAD_LETTER) {
+    if (task_is_expired(t)) {
+        stats_add(&s->jobs_expired, 1);
+    } else if (t->outcome == OUTCOME_DEAD_LETTER) {
         stats_add(&s->jobs_dead, 1);
         stats_add(&s->dead_by_code[t->error.code], 1);
     } else {

@@ -4,6 +4,7 @@
 #include "kafka/dead_letter.h"
 #include "worker/headers.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -124,8 +125,20 @@ static void fill(struct result *out, const struct task *t, const struct model *m
     };
 }
 
+/* No text and no score, whatever was decoded until then: nobody is to take half an answer for one. */
+static void fill_expired(struct result *out, const struct task *t)
+{
+    out->status = RESULT_EXPIRED;
+    out->error_code = text_of(err_name(t->error.code));
+    out->error_message = text_of(t->error.msg);
+    out->output_tokens = 0;
+    out->mean_logprob = out->min_logprob = NAN;
+}
+
 static void count(struct stats *s, const struct result *r)
 {
+    if (r->status == RESULT_EXPIRED)
+        return;
     stats_add(&s->prompt_tokens, (uint64_t)r->prompt_tokens);
     stats_add(&s->cached_tokens, (uint64_t)r->cached_tokens);
     stats_add(&s->output_tokens, (uint64_t)r->output_tokens);
@@ -161,7 +174,9 @@ enum err_code result_write(struct result_writer *w, struct task *t, struct err *
     bool bad_trace;
 
     fill(&res, t, w->model);
-    if ((rc = decode_text(w, &t->request, &res.translation, e)) != ERR_OK)
+    if (task_is_expired(t))
+        fill_expired(&res, t);
+    else if ((rc = decode_text(w, &t->request, &res.translation, e)) != ERR_OK)
         return rc;
     rc = codec_encode_result(w->codec, &res, choose_encoding(w, t), (int32_t)w->wire->result_schema_id, &t->arena,
                              &bytes, e);

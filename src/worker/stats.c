@@ -11,7 +11,8 @@ static const double second_bounds[] = {0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.
 
 void stats_init(struct stats *s)
 {
-    struct histogram *seconds[] = {&s->queue_s, &s->batch_wait_s, &s->decode_s, &s->publish_s, &s->total_s};
+    struct histogram *seconds[] = {&s->record_age_s, &s->queue_s,   &s->batch_wait_s,
+                                   &s->decode_s,     &s->publish_s, &s->total_s};
 
     memset(s, 0, sizeof *s);
     pthread_mutex_init(&s->lock, NULL);

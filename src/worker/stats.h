@@ -13,12 +13,12 @@
 typedef _Atomic uint64_t counter;
 
 struct stats {
-    counter jobs_ok, jobs_truncated, jobs_dead, jobs_late, jobs_given_back; /* outcomes, once each */
+    counter jobs_ok, jobs_truncated, jobs_expired, jobs_dead, jobs_late, jobs_given_back; /* outcomes, once each */
     counter dead_by_code[ERR_CODES];
-    counter decode_retries, publish_retries, registry_waits, bad_traces;
+    counter decode_retries, publish_retries, registry_waits, bad_traces, skewed_clocks;
     counter prompt_tokens, cached_tokens, output_tokens, batches;
-    struct histogram batch_jobs, batch_tokens;                            /* jobs, tokens */
-    struct histogram queue_s, batch_wait_s, decode_s, publish_s, total_s; /* seconds */
+    struct histogram batch_jobs, batch_tokens;                                          /* jobs, tokens */
+    struct histogram record_age_s, queue_s, batch_wait_s, decode_s, publish_s, total_s; /* seconds */
 
     pthread_mutex_t lock;
     struct engine_stats engine; /* guarded: the decoder's last snapshot */

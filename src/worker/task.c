@@ -185,14 +185,31 @@ struct task *task_pool_next_held(struct task_pool *p)
     return NULL;
 }
 
-void task_kill(struct task *t, enum err_code code, const char *fmt, ...)
+static void set_error(struct task *t, enum err_code code, const char *fmt, va_list ap)
 {
     char text[sizeof t->error.msg];
+
+    vsnprintf(text, sizeof text, fmt, ap);
+    err_set(&t->error, code, ERR_SKIP, "%s", text);
+}
+
+void task_kill(struct task *t, enum err_code code, const char *fmt, ...)
+{
     va_list ap;
 
     va_start(ap, fmt);
-    vsnprintf(text, sizeof text, fmt, ap);
+    set_error(t, code, fmt, ap);
     va_end(ap);
-    err_set(&t->error, code, ERR_SKIP, "%s", text);
     t->outcome = OUTCOME_DEAD_LETTER;
+}
+
+void task_expire(struct task *t, const char *fmt, ...)
+{
+    va_list ap;
+
+    va_start(ap, fmt);
+    set_error(t, ERR_DEADLINE_PASSED, fmt, ap);
+    va_end(ap);
+    t->request.finish = FINISH_DEADLINE;
+    t->outcome = OUTCOME_RESULT;
 }

@@ -44,7 +44,7 @@ struct task {
 
     /* the way on */
     enum outcome outcome;
-    struct err error;  /* of a dead letter */
+    struct err error;  /* of a dead letter, and of an expired result */
     int attempts;      /* times it was given to the engine */
     int tries;         /* times that the present owner has put it off */
     int64_t due_ns;    /* when it is to be tried again */
@@ -91,5 +91,11 @@ struct task *task_pool_next_held(struct task_pool *p);
 
 /* The dead letter that t becomes. */
 void task_kill(struct task *t, enum err_code code, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+/* The EXPIRED result that t becomes: nobody wants its translation any more. */
+void task_expire(struct task *t, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+static inline bool task_is_expired(const struct task *t)
+{
+    return t->outcome == OUTCOME_RESULT && t->request.finish == FINISH_DEADLINE;
+}
 
 #endif

@@ -446,10 +446,11 @@ static void log_stopped(struct worker *w, int64_t begin_ns)
     struct stats *s = &w->stats;
 
     log_event(LOG_INFO, "stopped",
-              "results=%llu truncated=%llu dead_letters=%llu given_back=%llu late=%llu drain_ms=%lld",
+              "results=%llu truncated=%llu expired=%llu dead_letters=%llu given_back=%llu late=%llu drain_ms=%lld",
               (unsigned long long)stats_read(&s->jobs_ok), (unsigned long long)stats_read(&s->jobs_truncated),
-              (unsigned long long)stats_read(&s->jobs_dead), (unsigned long long)stats_read(&s->jobs_given_back),
-              (unsigned long long)stats_read(&s->jobs_late), (long long)((clock_mono_ns() - begin_ns) / NS_PER_MS));
+              (unsigned long long)stats_read(&s->jobs_expired), (unsigned long long)stats_read(&s->jobs_dead),
+              (unsigned long long)stats_read(&s->jobs_given_back), (unsigned long long)stats_read(&s->jobs_late),
+              (long long)((clock_mono_ns() - begin_ns) / NS_PER_MS));
 }
 
 enum err_code worker_run(struct worker *w, struct err *e)

@@ -112,8 +112,8 @@ bool job_read_result(struct numbered *j, uint64_t *text_hash, const void *value,
     const char *status, *text = "";
     json_t *translation = NULL;
     bool ours = o && read_tree(j, o) &&
-                json_unpack(o, "{s:s, s:o}", "status", &status, "translation", &translation) == 0 &&
-                (json_is_string(translation) || (json_is_null(translation) && j->kind == JOB_LATE));
+                json_unpack(o, "{s:s, s?o}", "status", &status, "translation", &translation) == 0 &&
+                (json_is_string(translation) || ((!translation || json_is_null(translation)) && j->kind == JOB_LATE));
 
     if (ours && json_is_string(translation))
         text = json_string_value(translation);

@@ -65,13 +65,14 @@ check "a missing text is named" dead 'MISSING_FIELD.*text'
 check "a missing language is named" dead 'MISSING_FIELD.*target_lang'
 check "an unknown language is named" dead 'UNKNOWN_LANGUAGE.*tlh'
 check "a blank text is a dead letter" dead EMPTY_TEXT
-check "a passed deadline is a dead letter" dead DEADLINE_PASSED
+check "a passed deadline is a result that says so" grep -q '^late.EXPIRED.*deadline' "$WORK/bad.out"
 check "an option out of range is named" dead 'INVALID_FIELD.*temperature'
 check "cut JSON is a dead letter" dead 'UNDECODABLE.*JSON'
 check "a glossary is refused by name rather than ignored" dead 'UNSUPPORTED.*glossary'
 check "a text that is too long is a dead letter" dead TEXT_TOO_LONG
 check "the same job id twice gives two results" test "$(grep -c '^twice.OK' "$WORK/bad.out")" = 2
-check "the dead letters are counted" test "$(metric main 'jobs_total{outcome="dead_letter"}')" = 11
+check "the dead letters are counted" test "$(metric main 'jobs_total{outcome="dead_letter"}')" = 10
+check "and the expired one" test "$(metric main 'jobs_total{outcome="expired"}')" = 1
 
 # --- pages ---
 page() { curl -fsS "http://127.0.0.1:${worker_http[main]}$1"; }

@@ -117,6 +117,22 @@ void worker_case_send(struct worker_case *wc, const struct outgoing *o, int n)
     publisher_close(p, 1000);
 }
 
+void worker_case_send_at(struct worker_case *wc, const char *json, int64_t timestamp_ms)
+{
+    rd_kafka_conf_t *conf = rd_kafka_conf_new();
+    char text[256];
+
+    rd_kafka_conf_set(conf, "bootstrap.servers", wc->bootstrap, text, sizeof text);
+    rd_kafka_t *rk = rd_kafka_new(RD_KAFKA_PRODUCER, conf, text, sizeof text);
+    cr_assert_eq(rd_kafka_producev(rk, RD_KAFKA_V_TOPIC(wc->cfg.kafka.request_topic),
+                                   RD_KAFKA_V_MSGFLAGS(RD_KAFKA_MSG_F_COPY),
+                                   RD_KAFKA_V_VALUE((void *)json, strlen(json)), RD_KAFKA_V_TIMESTAMP(timestamp_ms),
+                                   RD_KAFKA_V_END),
+                 RD_KAFKA_RESP_ERR_NO_ERROR);
+    cr_assert_eq(rd_kafka_flush(rk, 10000), RD_KAFKA_RESP_ERR_NO_ERROR);
+    rd_kafka_destroy(rk);
+}
+
 void worker_case_jobs(struct worker_case *wc, const char *prefix, int n)
 {
     struct outgoing *o = calloc((size_t)n, sizeof *o);
@@ -187,6 +203,9 @@ static void see(struct seen *s, const struct record *r, bool dead, struct codec 
     arena_reset(a);
     cr_assert_eq(codec_decode_result(c, r, &res, a, &e), ERR_OK, "%s", e.msg);
     copy_text(s->id, sizeof s->id, res.job_id.s, res.job_id.n);
+    snprintf(s->status, sizeof s->status, "%s", result_status_name(res.status));
+    copy_text(s->code, sizeof s->code, res.error_code.s, res.error_code.n);
+    s->has_translation = res.translation.s != NULL;
     copy_text(s->finish, sizeof s->finish, res.finish_reason.s, res.finish_reason.n);
     s->prompt_tokens = res.prompt_tokens;
     s->output_tokens = res.output_tokens;
@@ -307,5 +326,7 @@ bool worker_case_has_finished(struct worker_case *wc, int n)
 {
     const struct stats *s = &wc->w->stats;
 
-    return stats_read(&s->jobs_ok) + stats_read(&s->jobs_truncated) + stats_read(&s->jobs_dead) >= (uint64_t)n;
+    return stats_read(&s->jobs_ok) + stats_read(&s->jobs_truncated) + stats_read(&s->jobs_expired) +
+               stats_read(&s->jobs_dead) >=
+           (uint64_t)n;
 }

@@ -35,13 +35,16 @@ void worker_case_close(struct worker_case *wc);
 
 /* Requests. */
 struct outgoing worker_case_value(const void *value, size_t n);
-void worker_case_send(struct worker_case *wc, const struct outgoing *o, int n); /* all acknowledged */
-void worker_case_jobs(struct worker_case *wc, const char *prefix, int n);       /* good ones: prefix-0, ... */
+void worker_case_send(struct worker_case *wc, const struct outgoing *o, int n);           /* all acknowledged */
+void worker_case_send_at(struct worker_case *wc, const char *json, int64_t timestamp_ms); /* one, stamped so */
+void worker_case_jobs(struct worker_case *wc, const char *prefix, int n);                 /* good ones: prefix-0, ... */
 
 /* What lies on a topic: counted by job id (results) or simply listed (dead letters). */
 struct seen {
-    char id[64];    /* of a result; "" of a dead letter */
-    char code[32];  /* of a dead letter */
+    char id[64];     /* of a result; "" of a dead letter */
+    char code[32];   /* of a dead letter, and of a result that says one */
+    char status[16]; /* of a result */
+    bool has_translation;
     char topic[64]; /* source, as its headers say */
     int64_t offset;
     int partition;

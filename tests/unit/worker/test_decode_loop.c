@@ -261,8 +261,31 @@ Test(decode_loop, expired_jobs_say_so)
     script = expires;
     push_batch(1);
     run(&results, &dead, &last);
-    cr_assert_eq(dead, 1);
+    cr_assert(results == 1 && dead == 0);
+    cr_assert(task_is_expired(last));
     cr_assert_eq(last->error.code, ERR_DEADLINE_PASSED);
+}
+
+static enum finish fails_until_its_deadline(struct request *r, int attempt)
+{
+    return clock_mono_ns() >= r->deadline_ns ? FINISH_DEADLINE : fails_always(r, attempt);
+}
+
+Test(decode_loop, deadline_cuts_the_wait_for_a_retry_short)
+{
+    static const struct retry_config patient = {.max_attempts = 9, .backoff_ms = 20000, .backoff_max_ms = 20000};
+    int64_t begin = clock_mono_ns();
+    struct task *last;
+    int results, dead;
+
+    script = fails_until_its_deadline;
+    loop.retry = &patient;
+    push_batch(1);
+    task_pool_next_held(loop.tasks)->request.deadline_ns = begin + 100 * NS_PER_MS;
+    run(&results, &dead, &last);
+    cr_assert(results == 1 && dead == 0);
+    cr_assert(task_is_expired(last));
+    cr_assert_lt(clock_mono_ns() - begin, 1000 * NS_PER_MS);
 }
 
 Test(decode_loop, gives_back_what_waits_for_its_retry_when_the_worker_stops)

@@ -237,6 +237,53 @@ Test(planner, turns_deadlines_from_wall_to_monotonic_and_refuses_past_ones)
     cr_assert_eq(task->request.deadline_ns, 0, "so far away that it is none");
 }
 
+static enum err_code plan_header(struct job *j, const void *value, size_t n)
+{
+    struct header h[] = {{PLAN_DEADLINE_HEADER, "1", 1}, {PLAN_DEADLINE_HEADER, value, n}};
+    struct record r = {.headers = h, .n_headers = 2};
+
+    return plan_header_deadline(j, &r, &e);
+}
+
+Test(plan, deadline_may_be_a_header_and_the_earlier_of_both_holds)
+{
+    struct job j = good();
+
+    cr_assert_eq(plan_header_deadline(&j, &(struct record){.n_headers = 0}, &e), ERR_OK);
+    cr_assert_not(j.has_deadline);
+    cr_assert_eq(plan_header(&j, "5000250", 7), ERR_OK, "%s", e.msg);
+    cr_assert(j.has_deadline && j.deadline_ms == 5000250);
+    j.deadline_ms = 4000;
+    cr_assert_eq(plan_header(&j, "5000", 4), ERR_OK);
+    cr_assert_eq(j.deadline_ms, 4000);
+    cr_assert_eq(plan_header(&j, "-1", 2), ERR_OK);
+    cr_assert_eq(j.deadline_ms, -1);
+}
+
+Test(plan, deadline_header_that_is_no_time_is_refused)
+{
+    static const struct text bad[] = {{NULL, 0},
+                                      {"", 0},
+                                      {" 1", 2},
+                                      {"1 ", 2},
+                                      {"1.5", 3},
+                                      {"soon", 4},
+                                      {"1\0", 2},
+                                      {"0x10", 4},
+                                      {"1e9", 3},
+                                      {"--1", 3},
+                                      {"99999999999999999999", 20},
+                                      {"1111111111111111111111111111111", 31}};
+    struct job j = good();
+
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        cr_assert_eq(plan_header(&j, bad[i].s, bad[i].n), ERR_INVALID_FIELD, "%zu: %s", i, bad[i].s);
+        cr_assert_eq(e.act, ERR_SKIP);
+        cr_assert(strstr(e.msg, PLAN_DEADLINE_HEADER), "%s", e.msg);
+    }
+    cr_assert_not(j.has_deadline);
+}
+
 Test(planner, gives_a_long_job_ids_of_its_own)
 {
     const struct plan_limits wide = {.max_sequence = 8192, .max_input = 4096, .max_output = 4096};

@@ -105,16 +105,17 @@ Test(worker, poison_among_good_jobs_stops_nothing_and_each_lands_where_it_belong
     worker_case_stop(&wc);
     cr_assert_eq(wc.rc, ERR_OK, "%s", wc.e.msg);
 
-    n_r = worker_case_read(&wc, false, 33, 5000, &r);
-    n_d = worker_case_read(&wc, true, n, 5000, &d);
-    cr_assert_eq(n_r, 33);
-    cr_assert_eq(n_d, n);
+    n_r = worker_case_read(&wc, false, 34, 5000, &r);
+    n_d = worker_case_read(&wc, true, n - 1, 5000, &d);
+    cr_assert_eq(n_r, 34);
+    cr_assert_eq(n_d, n - 1);
     cr_assert_eq(expect_all(r, n_r, "good", 31), 1);
     cr_assert_geq(count_code(d, n_d, "UNDECODABLE"), 4);
     cr_assert_eq(count_code(d, n_d, "MISSING_FIELD"), 1);
     cr_assert_eq(count_code(d, n_d, "UNKNOWN_LANGUAGE"), 2);
     cr_assert_eq(count_code(d, n_d, "EMPTY_TEXT"), 1);
-    cr_assert_eq(count_code(d, n_d, "DEADLINE_PASSED"), 1);
+    cr_assert_eq(count_code(d, n_d, "DEADLINE_PASSED"), 0);
+    cr_assert_eq(count_code(r, n_r, "DEADLINE_PASSED"), 1);
     cr_assert_eq(count_code(d, n_d, "UNSUPPORTED"), 1);
     cr_assert_eq(count_code(d, n_d, "INVALID_FIELD"), 1);
     cr_assert_geq(count_code(d, n_d, "TEXT_TOO_LONG"), 1);
@@ -421,31 +422,123 @@ Test(worker, drain_is_bounded_and_what_is_left_is_read_again)
     worker_case_close(&wc);
 }
 
+/* One job that expires ms from now, by its field, or by its header. */
+static void send_late(const char *id, int64_t ms, bool by_header)
+{
+    char text[200], field[64] = "", at[24];
+    struct header h = {"translate-deadline", at, (size_t)sprintf(at, "%lld", (long long)(clock_wall_ms() + ms))};
+
+    if (!by_header)
+        snprintf(field, sizeof field, ", \"deadline\": %s", at);
+    snprintf(text, sizeof text, "{\"job_id\": \"%s\", \"text\": \"It takes a while.\", \"target_lang\": \"de\"%s}", id,
+             field);
+    struct outgoing o = json(text);
+    o.headers = by_header ? &h : NULL;
+    o.n_headers = by_header;
+    worker_case_send(&wc, &o, 1);
+}
+
+static void expect_expired(const struct seen *r, const char *id)
+{
+    cr_assert_not_null(r, "%s", id);
+    cr_assert_str_eq(r->status, "EXPIRED");
+    cr_assert_str_eq(r->finish, "deadline");
+    cr_assert_str_eq(r->code, "DEADLINE_PASSED");
+    cr_assert(!r->has_translation && r->output_tokens == 0, "%s: zero text", id);
+}
+
 Test(worker, deadline_ends_a_job_in_the_batch_within_a_step)
 {
-    struct outgoing o;
-    struct seen *d;
-    char text[200];
+    struct seen *r;
 
     worker_case_open(&wc, NULL);
     wc.fake.step_ns = 20 * NS_PER_MS;
     wc.fake.eos_one_in = 0;
     worker_case_start(&wc);
     worker_case_until(&wc, worker_case_is_ready, 0, "ready");
-    snprintf(
-        text, sizeof text,
-        "{\"job_id\": \"late\", \"text\": \"A sentence that takes a while.\", \"target_lang\": \"de\", \"deadline\": "
-        "%lld}",
-        (long long)clock_wall_ms() + 500);
-    o = json(text);
-    worker_case_send(&wc, &o, 1);
     int64_t begin = clock_mono_ns();
+    send_late("late", 500, false);
     worker_case_until(&wc, worker_case_has_finished, 1, "the end of it");
-    cr_assert_lt(clock_mono_ns() - begin, 1500 * NS_PER_MS);
+    cr_assert_lt(clock_mono_ns() - begin, 1000 * NS_PER_MS);
     worker_case_stop(&wc);
-    cr_assert_eq(worker_case_read(&wc, true, 1, 2000, &d), 1);
-    cr_assert_str_eq(d[0].code, "DEADLINE_PASSED");
-    free(d);
+    cr_assert_eq(worker_case_read(&wc, false, 1, 2000, &r), 1);
+    expect_expired(&r[0], "late");
+    cr_assert_gt(r[0].prompt_tokens, 0, "it had been begun");
+    cr_assert_eq(worker_case_committed(&wc, r[0].partition), r[0].offset + 1);
+    free(r);
+    worker_case_close(&wc);
+}
+
+static bool rows_are_full(struct worker_case *c, int n)
+{
+    struct engine_stats s;
+
+    stats_get_engine(&c->w->stats, &s);
+    return s.rows_running == n;
+}
+
+Test(worker, deadline_of_a_waiting_job_is_noticed_while_a_long_batch_runs)
+{
+    enum { ROWS = 8 };
+    struct seen *r;
+
+    worker_case_open(&wc, NULL);
+    wc.fake.step_ns = 20 * NS_PER_MS;
+    wc.fake.eos_one_in = 0; /* the longest output: over a hundred steps */
+    worker_case_start(&wc);
+    worker_case_until(&wc, worker_case_is_ready, 0, "ready");
+    worker_case_jobs(&wc, "long", ROWS);
+    worker_case_until(&wc, rows_are_full, ROWS, "all rows taken");
+    int64_t begin = clock_mono_ns();
+    send_late("field", 1000, false);
+    send_late("header", 1000, true);
+    worker_case_until(&wc, worker_case_has_finished, 2, "their ends");
+    cr_assert_lt(clock_mono_ns() - begin, 1200 * NS_PER_MS);
+    cr_assert(rows_are_full(&wc, ROWS), "the batch runs on");
+    worker_case_until(&wc, worker_case_has_finished, ROWS + 2, "the long ones");
+    worker_case_stop(&wc);
+    int n_r = worker_case_read(&wc, false, ROWS + 2, 5000, &r);
+    cr_assert_eq(n_r, ROWS + 2);
+    expect_expired(find_id(r, n_r, "field"), "field");
+    expect_expired(find_id(r, n_r, "header"), "header");
+    cr_assert_eq(expect_all(r, n_r, "long", ROWS), 0);
+    free(r);
+    worker_case_close(&wc);
+}
+
+Test(worker, deadlines_that_are_over_expire_and_the_clock_of_a_record_does_not)
+{
+    static const int64_t hour = 3600000;
+    const int64_t stamps[] = {clock_wall_ms() - hour, clock_wall_ms() + hour, 4291747200000 /* 2106 */, 0};
+    static const char *const over[] = {"-1", "0", "1", "-9223372036854775808"};
+    struct outgoing o;
+    char text[200];
+    struct seen *r;
+
+    worker_case_open(&wc, NULL);
+    worker_case_start(&wc);
+    for (int i = 0; i < 4; i++) {
+        snprintf(text, sizeof text,
+                 "{\"job_id\": \"over-%d\", \"text\": \"x\", \"target_lang\": \"de\", \"deadline\": %s}", i, over[i]);
+        o = json(text);
+        worker_case_send(&wc, &o, 1);
+        snprintf(text, sizeof text,
+                 "{\"job_id\": \"fine-%d\", \"text\": \"x\", \"target_lang\": \"de\", \"deadline\": %lld}", i,
+                 (long long)(clock_wall_ms() + hour));
+        worker_case_send_at(&wc, text, stamps[i]);
+    }
+    worker_case_until(&wc, worker_case_has_finished, 8, "all");
+    cr_assert_eq(stats_read(&wc.w->stats.jobs_expired), 4);
+    cr_assert_eq(stats_read(&wc.w->stats.skewed_clocks), 2, "an hour ahead, and 2106");
+    worker_case_stop(&wc);
+    int n_r = worker_case_read(&wc, false, 8, 5000, &r);
+    cr_assert_eq(n_r, 8);
+    for (int i = 0; i < 4; i++) {
+        snprintf(text, sizeof text, "over-%d", i);
+        expect_expired(find_id(r, n_r, text), text);
+    }
+    cr_assert_eq(expect_all(r, n_r, "fine", 4), 0);
+    free(r);
     worker_case_close(&wc);
 }
 
