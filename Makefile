@@ -78,8 +78,8 @@ lint: ## cppcheck, clang-tidy, format check
 
 asan: ## unit and golden tests under the address and undefined-behaviour sanitizers
 	@ops/deps.sh test
-	@$(MAKE) --no-print-directory BUILD=$(BUILD)/asan MODE=asan NVCC= unit-programs build
-	@BUILD=$(BUILD)/asan tests/run.sh unit golden integration
+	@$(MAKE) --no-print-directory BUILD=$(BUILD)/asan MODE=asan NVCC= unit-programs build chaos-programs
+	@BUILD=$(BUILD)/asan CHAOS_MINUTES=$(or $(CHAOS_MINUTES),1) tests/run.sh unit golden integration
 
 chaos: ## faults against a real Kafka of three brokers: SEED=1 MINUTES=5 MODE=at_least_once
 	@ops/deps.sh test
