@@ -12,7 +12,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-enum delivery_mode { DELIVERY_AT_LEAST_ONCE };
+enum delivery_mode { DELIVERY_AT_LEAST_ONCE, DELIVERY_EXACTLY_ONCE };
 enum wire_encoding { WIRE_SAME, WIRE_JSON, WIRE_AVRO, WIRE_REGISTRY }; /* SAME: as the request was */
 
 struct model_config {

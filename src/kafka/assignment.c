@@ -42,6 +42,8 @@ static void partition_free(struct partition *p)
         rd_kafka_queue_io_event_enable(p->queue, -1, NULL, 0);
         rd_kafka_queue_destroy(p->queue);
     }
+    if (p->put_off)
+        rd_kafka_message_destroy(p->put_off);
     ledger_close(p->ledger);
     free(p);
 }

@@ -26,11 +26,14 @@ struct partition {
     uint32_t assignment;
     rd_kafka_queue_t *queue; /* its records; not forwarded to the consumer queue */
     struct ledger *ledger;
-    bool revoked;              /* on its way out: not read any more */
-    _Atomic int64_t committed; /* what the group has stored, -1 = nothing or unknown */
-    _Atomic int64_t frontier;  /* ledger_frontier() */
-    _Atomic int64_t position;  /* next offset to read, -1 = nothing read yet */
-    _Atomic int64_t low, end;  /* watermarks, -1 = unknown */
+    bool known;                  /* the group's offset and note were read: not read from before */
+    bool revoked;                /* on its way out: not read any more */
+    rd_kafka_message_t *put_off; /* read, and not taken before it fits the ledger's note; or NULL */
+    uint64_t sent, saved;        /* ledger_changes() in the newest commit, and in the last that was acknowledged */
+    _Atomic int64_t committed;   /* what the group has stored, -1 = nothing or unknown */
+    _Atomic int64_t frontier;    /* ledger_frontier() */
+    _Atomic int64_t position;    /* next offset to read, -1 = nothing read yet */
+    _Atomic int64_t low, end;    /* watermarks, -1 = unknown */
     _Atomic int64_t in_flight;
 };
 

@@ -4,6 +4,8 @@
 #include "base/log.h"
 #include "kafka/assignment.h"
 #include "kafka/client.h"
+#include "kafka/handover.h"
+#include "kafka/offsets.h"
 #include "kafka/record_pool.h"
 
 #include <errno.h>
@@ -28,13 +30,16 @@
  * queues are looked at, so that no event falls between. */
 
 enum {
-    LEDGER_WINDOWS = 4,     /* offsets of one partition ahead of its oldest unfinished job: this many job windows */
-    READ_TURN = 512,        /* records of one turn, so that acks and commits are never far */
-    READ_BURST = 16,        /* records of one partition before the next has its turn */
-    GROUP_TURN = 64,        /* group events of one turn */
-    WATERMARKS_MS = 250,    /* how old `end` may be */
-    COMMITTED_MS = 5000,    /* question for the committed offsets, at assignment */
-    COMMIT_LOST_MS = 60000, /* a commit without an answer for so long is forgotten */
+    LEDGER_WINDOWS = 4,        /* offsets of one partition ahead of its oldest unfinished job: this many job windows */
+    READ_TURN = 512,           /* records of one turn, so that acks and commits are never far */
+    READ_BURST = 16,           /* records of one partition before the next has its turn */
+    GROUP_TURN = 64,           /* group events of one turn */
+    WATERMARKS_MS = 250,       /* how old `end` may be */
+    LEDGER_MOST = 32768,       /* and never more than this: a commit's note has room for some 24,000 offsets */
+    COMMITTED_MS = 5000,       /* question for the committed offsets, at assignment */
+    COMMITTED_TURN_MS = 500,   /* the same once more in a later turn, */
+    COMMITTED_EVERY_MS = 1000, /* this often */
+    COMMIT_LOST_MS = 60000,    /* a commit without an answer for so long is forgotten */
     RETRY_MIN_MS = 100,
     RETRY_MAX_MS = 5000,
     REBALANCE_TRIES = 3, /* of a commit that a rebalance in progress refuses, while we hold that rebalance up */
@@ -55,6 +60,8 @@ struct consumer {
     struct queue *records;
     struct record_pool *pool;
     struct assignment *mine;
+    struct offsets *offsets;
+    struct handover *handover; /* to the publisher of transactions */
 
     pthread_mutex_t lock; /* of `finished` */
     struct finished finished, taken_out;
@@ -67,8 +74,9 @@ struct consumer {
     int64_t unknown_topic_ms; /* until a topic that is not there is believed to be missing */
     int64_t unknown_topic_ns; /* first time it was reported missing, 0 = it is there */
     int64_t watermarks_ns;
+    int64_t ask_again_ns; /* for committed offsets that are not known, 0 = all are */
 
-    bool dirty;          /* a frontier moved since the last commit */
+    bool dirty;          /* something was finished since the last commit */
     uintptr_t commit_id; /* of the newest commit */
     bool commit_out;     /* it has no answer yet */
     int64_t commit_sent_ns, commit_due_ns;
@@ -81,7 +89,8 @@ struct consumer {
     _Atomic bool starved;   /* reading waits for room */
     _Atomic bool joined;
     _Atomic int64_t jobs; /* taken, and neither finished nor dropped as late */
-    _Atomic int64_t n_records, n_commits, n_commit_errors, n_rebalances, n_late, n_lost, last_turn_ns, last_record_ns;
+    _Atomic int64_t n_records, n_skipped, n_commits, n_commit_errors, n_rebalances, n_late, n_lost, last_turn_ns,
+        last_record_ns;
 };
 
 /* ---- waiting ---- */
@@ -216,10 +225,8 @@ static void serve_finished(struct consumer *c)
             atomic_fetch_add(&c->n_late, 1);
         } else if (ledger_finish(p->ledger, at->offset, NULL) == ERR_OK) {
             atomic_store(&p->in_flight, (int64_t)ledger_in_flight(p->ledger));
-            if (ledger_frontier(p->ledger) != atomic_load(&p->frontier)) {
-                atomic_store(&p->frontier, ledger_frontier(p->ledger));
-                c->dirty = true;
-            }
+            atomic_store(&p->frontier, ledger_frontier(p->ledger));
+            c->dirty = true; /* a note that changed is worth a commit too */
         } else {
             log_event(LOG_ERROR, "finished_twice", "partition=%d offset=%lld", at->partition, (long long)at->offset);
             continue; /* it was counted down the first time */
@@ -244,27 +251,11 @@ void consumer_finish(struct consumer *c, const struct source *at)
         wake(c);
 }
 
-/* ---- commits: one at a time, the contiguous frontier only ---- */
+/* ---- commits: one at a time, the contiguous frontier and a note of what is finished ahead of it ---- */
 
-static bool has_to_commit(const struct partition *p)
+static bool is_transactional(const struct consumer *c)
 {
-    return atomic_load(&p->frontier) > atomic_load(&p->committed);
-}
-
-static rd_kafka_topic_partition_list_t *frontiers(struct consumer *c)
-{
-    rd_kafka_topic_partition_list_t *list = NULL;
-
-    for (int i = 0; i < assignment_count(c->mine); i++) {
-        const struct partition *p = assignment_at(c->mine, i);
-
-        if (!has_to_commit(p))
-            continue;
-        if (!list)
-            list = rd_kafka_topic_partition_list_new(assignment_count(c->mine));
-        rd_kafka_topic_partition_list_add(list, c->k->request_topic, p->id)->offset = atomic_load(&p->frontier);
-    }
-    return list;
+    return c->d.mode == DELIVERY_EXACTLY_ONCE; /* offsets go with the results then: see handover.h */
 }
 
 static int64_t retry_ms(const struct consumer *c)
@@ -301,18 +292,14 @@ static void on_commit_answer(struct consumer *c, rd_kafka_event_t *ev)
     if ((uintptr_t)rd_kafka_event_opaque(ev) != c->commit_id || !c->commit_out)
         return; /* given up long ago */
     c->commit_out = false;
-    for (int i = 0; list && i < list->cnt; i++) {
-        struct partition *p = assignment_find(c->mine, list->elems[i].partition);
-
-        if (list->elems[i].err && !rc)
-            rc = list->elems[i].err;
-        if (!rc && p && p->assignment <= c->commit_newest && list->elems[i].offset > atomic_load(&p->committed))
-            atomic_store(&p->committed, list->elems[i].offset);
-    }
+    for (int i = 0; list && !rc && i < list->cnt; i++)
+        rc = list->elems[i].err;
     if (rc) {
         commit_failed(c, rc);
         return;
     }
+    if (list)
+        offsets_stored(c->mine, list, c->commit_newest);
     c->commit_failures = 0;
     c->commit_rebalance = c->commit_hopeless = false;
     atomic_fetch_add(&c->n_commits, 1);
@@ -334,18 +321,10 @@ static void serve_commits(struct consumer *c, int timeout_ms)
     }
 }
 
-static bool anything_to_commit(struct consumer *c)
-{
-    for (int i = 0; i < assignment_count(c->mine); i++)
-        if (has_to_commit(assignment_at(c->mine, i)))
-            return true;
-    return false;
-}
-
-/* Sends the frontiers, if there is anything to send. */
+/* Sends the offsets, if there is anything new. */
 static void commit_start(struct consumer *c)
 {
-    rd_kafka_topic_partition_list_t *list = frontiers(c);
+    rd_kafka_topic_partition_list_t *list = offsets_make(c->offsets, c->mine);
     rd_kafka_resp_err_t rc;
 
     c->dirty = false;
@@ -364,7 +343,7 @@ static void commit_start(struct consumer *c)
 
 static void commit_if_due(struct consumer *c)
 {
-    if (c->dirty && !c->commit_out && clock_mono_ns() >= c->commit_due_ns)
+    if (c->dirty && !c->commit_out && !is_transactional(c) && clock_mono_ns() >= c->commit_due_ns)
         commit_start(c);
 }
 
@@ -373,6 +352,8 @@ static void commit_all(struct consumer *c, int64_t until_ns)
 {
     int64_t left;
 
+    if (is_transactional(c))
+        return;
     for (;;) {
         while (c->commit_out && (left = until_ns - clock_mono_ns()) > 0)
             serve_commits(c, (int)(left / NS_PER_MS) + 1);
@@ -385,7 +366,7 @@ static void commit_all(struct consumer *c, int64_t until_ns)
                 return;
             pause_until(c->commit_due_ns);
         }
-        if (!anything_to_commit(c))
+        if (!offsets_have_news(c->mine))
             return;
         commit_start(c);
     }
@@ -393,28 +374,20 @@ static void commit_all(struct consumer *c, int64_t until_ns)
 
 /* ---- rebalance: called back from within rd_kafka_consumer_poll() or the close ---- */
 
-static void note_committed(struct consumer *c, const rd_kafka_topic_partition_list_t *given)
+/* The offsets and notes that are not known yet; partitions without are not read. */
+static void ask_offsets(struct consumer *c, int timeout_ms)
 {
-    rd_kafka_topic_partition_list_t *list;
-    rd_kafka_resp_err_t rc;
+    struct err e;
 
-    if (given->cnt == 0)
-        return;
-    list = rd_kafka_topic_partition_list_copy(given);
-    rc = rd_kafka_committed(c->rk, list, COMMITTED_MS);
-    for (int i = 0; !rc && i < list->cnt; i++) {
-        struct partition *p = assignment_find(c->mine, list->elems[i].partition);
-
-        if (p && !list->elems[i].err && list->elems[i].offset >= 0)
-            atomic_store(&p->committed, list->elems[i].offset);
-    }
-    if (rc)
-        log_event(LOG_WARN, "committed_unknown", "error=%s", rd_kafka_err2name(rc));
-    rd_kafka_topic_partition_list_destroy(list);
+    c->ask_again_ns = 0;
+    if (!offsets_read(c->offsets, c->rk, c->mine, timeout_ms, &e))
+        c->ask_again_ns = clock_mono_ns() + COMMITTED_EVERY_MS * NS_PER_MS;
+    if (e.code != ERR_OK)
+        stop_with(c, &e);
 }
 
-/* The library fetches from the committed offsets by itself; each queue must be ours before it begins. */
-static void on_assign(struct consumer *c, const rd_kafka_topic_partition_list_t *given)
+/* Each queue must be ours before the library begins to fetch, and it begins where we know the group to be. */
+static void on_assign(struct consumer *c, rd_kafka_topic_partition_list_t *given)
 {
     struct err e;
 
@@ -432,7 +405,12 @@ static void on_assign(struct consumer *c, const rd_kafka_topic_partition_list_t 
         if (assignment_add(c->mine, tp->partition, q, &e) != ERR_OK)
             stop_with(c, &e);
     }
-    note_committed(c, given);
+    ask_offsets(c, COMMITTED_MS);
+    for (int i = 0; i < given->cnt; i++) {
+        const struct partition *p = assignment_find(c->mine, given->elems[i].partition);
+        if (p && atomic_load(&p->committed) >= 0)
+            given->elems[i].offset = atomic_load(&p->committed);
+    }
     c->commit_hopeless = false;
     c->unknown_topic_ns = given->cnt > 0 ? 0 : c->unknown_topic_ns;
     atomic_store(&c->joined, true);
@@ -466,6 +444,8 @@ static void on_revoke(struct consumer *c, const rd_kafka_topic_partition_list_t 
     for (;;) {
         empty_wake(c);
         serve_finished(c);
+        handover_say(c->handover, offsets_have_news(c->mine), true);
+        handover_serve(c->handover, c->rk, c->mine, c->offsets);
         lost = rd_kafka_assignment_lost(c->rk);
         atomic_store(&c->last_turn_ns, clock_mono_ns());
         if (lost || in_flight_of(c, going) == 0 || atomic_load(&c->abandoned) || clock_mono_ns() >= until)
@@ -476,6 +456,7 @@ static void on_revoke(struct consumer *c, const rd_kafka_topic_partition_list_t 
     }
     if (!lost)
         commit_all(c, clock_mono_ns() + commit_ms * NS_PER_MS);
+    handover_say(c->handover, false, false);
     log_event(LOG_INFO, "revoked", "partitions=%d unfinished=%lld waited_ms=%lld lost=%d", going->cnt,
               (long long)in_flight_of(c, going), (long long)((clock_mono_ns() - start) / NS_PER_MS), lost);
 }
@@ -534,15 +515,24 @@ static bool has_room(const struct consumer *c)
 
 static void note_frontier(struct consumer *c, struct partition *p)
 {
-    if (ledger_frontier(p->ledger) > atomic_load(&p->frontier)) {
-        atomic_store(&p->frontier, ledger_frontier(p->ledger));
-        c->dirty = true;
-    }
+    atomic_store(&p->frontier, ledger_frontier(p->ledger));
+    c->dirty |= offsets_has_news(p);
+}
+
+/* An earlier owner finished it: only the ledger hears of it. */
+static void skip_record(struct consumer *c, struct partition *p, int64_t offset)
+{
+    if (ledger_finish(p->ledger, offset, NULL) != ERR_OK)
+        return; /* cannot be: it was taken just now */
+    atomic_store(&p->position, offset + 1);
+    atomic_fetch_add(&c->n_skipped, 1);
+    note_frontier(c, p);
 }
 
 static void take_record(struct consumer *c, struct partition *p, const rd_kafka_message_t *m)
 {
     struct source at = {.partition = p->id, .assignment = p->assignment, .offset = m->offset};
+    bool is_seeded = ledger_is_seeded(p->ledger, m->offset);
     struct record *r;
     struct err e;
 
@@ -553,6 +543,10 @@ static void take_record(struct consumer *c, struct partition *p, const rd_kafka_
                 "restart goes on as kafka.offset_reset says",
                 c->k->request_topic, p->id, (long long)m->offset, (long long)atomic_load(&p->position) - 1);
         stop_with(c, &e);
+        return;
+    }
+    if (is_seeded) {
+        skip_record(c, p, m->offset);
         return;
     }
     r = record_pool_take(c->pool, m, &at, c->k->request_topic);
@@ -584,17 +578,24 @@ static void check_start(struct partition *p, int64_t offset)
     log_event(LOG_WARN, "offset_reset", "partition=%d committed=%lld start=%lld", p->id, (long long)committed,
               (long long)offset);
     atomic_store(&p->committed, -1);
+    atomic_store(&p->frontier, -1);
+    ledger_unseed(p->ledger);
 }
 
 /* true: something was there. */
 static bool read_one(struct consumer *c, struct partition *p)
 {
-    rd_kafka_message_t *m = rd_kafka_consume_queue(p->queue, 0);
+    rd_kafka_message_t *m = p->put_off ? p->put_off : rd_kafka_consume_queue(p->queue, 0);
 
+    p->put_off = NULL;
     if (!m)
         return false;
     if (m->err == RD_KAFKA_RESP_ERR_NO_ERROR) {
         check_start(p, m->offset);
+        if (!ledger_fits(p->ledger, m->offset)) {
+            p->put_off = m;
+            return false;
+        }
         take_record(c, p, m);
     } else if (m->err == RD_KAFKA_RESP_ERR__PARTITION_EOF) {
         check_start(p, m->offset);
@@ -611,7 +612,7 @@ static bool read_one(struct consumer *c, struct partition *p)
 
 static bool may_read(const struct consumer *c, const struct partition *p)
 {
-    return !c->intake_stopped && !p->revoked && has_room(c) && ledger_room(p->ledger) > 0;
+    return !c->intake_stopped && p->known && !p->revoked && has_room(c) && ledger_room(p->ledger) > 0;
 }
 
 /* Round robin, a burst from each, until nothing is there or there is no room. */
@@ -681,20 +682,25 @@ enum err_code consumer_turn(struct consumer *c, int timeout_ms, struct err *e)
     atomic_store(&c->last_turn_ns, now);
     empty_wake(c);
     serve_finished(c);
+    handover_serve(c->handover, c->rk, c->mine, c->offsets);
     busy = serve_group(c);
+    if (c->ask_again_ns && now >= c->ask_again_ns)
+        ask_offsets(c, COMMITTED_TURN_MS);
     serve_commits(c, 0);
     busy |= read_records(c);
     commit_if_due(c);
+    handover_say(c->handover, c->dirty && offsets_have_news(c->mine), false);
     refresh_watermarks(c);
     check_unknown_topic(c);
     if (c->stop.code != ERR_OK) {
+        handover_deafen(c->handover);
         if (e)
             *e = c->stop;
         return c->stop.code;
     }
     if (busy || timeout_ms <= 0)
         return ERR_OK;
-    if (c->dirty && !c->commit_out && c->commit_due_ns < until)
+    if (c->dirty && !c->commit_out && !is_transactional(c) && c->commit_due_ns < until)
         until = c->commit_due_ns;
     wait_for_work(c, until);
     return ERR_OK;
@@ -797,10 +803,14 @@ static enum err_code allocate(struct consumer *c, struct err *e)
         return err_set(e, ERR_NOMEM, ERR_STOP, "consumer: no memory for %zu jobs", jobs);
     if ((rc = record_pool_open(&c->pool, jobs, e)) != ERR_OK)
         return rc;
-    if ((rc = assignment_open(&c->mine, LEDGER_WINDOWS * jobs, e)) != ERR_OK)
+    if ((rc = assignment_open(&c->mine, LEDGER_WINDOWS * jobs < LEDGER_MOST ? LEDGER_WINDOWS * jobs : LEDGER_MOST,
+                              e)) != ERR_OK ||
+        (rc = offsets_open(&c->offsets, c->k->request_topic, e)) != ERR_OK)
         return rc;
     c->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-    return c->wake_fd >= 0 ? ERR_OK : err_set(e, ERR_IO, ERR_STOP, "consumer: eventfd: %s", strerror(errno));
+    if (c->wake_fd < 0)
+        return err_set(e, ERR_IO, ERR_STOP, "consumer: eventfd: %s", strerror(errno));
+    return handover_open(&c->handover, c->wake_fd, e);
 }
 
 enum err_code consumer_open(struct consumer **out, const struct kafka_config *k, const char *bootstrap,
@@ -837,8 +847,14 @@ void consumer_stop_intake(struct consumer *c)
 
 void consumer_abandon(struct consumer *c)
 {
+    handover_deafen(c->handover);
     atomic_store(&c->abandoned, true);
     wake(c);
+}
+
+struct handover *consumer_handover(struct consumer *c)
+{
+    return c->handover;
 }
 
 int64_t consumer_in_flight(const struct consumer *c)
@@ -849,6 +865,8 @@ int64_t consumer_in_flight(const struct consumer *c)
 static void consumer_free(struct consumer *c)
 {
     assignment_close(c->mine);
+    offsets_close(c->offsets);
+    handover_close(c->handover);
     if (!record_pool_close(c->pool))
         log_event(LOG_WARN, "records_left", "records=%lld", (long long)record_pool_records(c->pool));
     if (c->wake_fd >= 0)
@@ -922,6 +940,8 @@ void consumer_get_stats(const struct consumer *c, struct consumer_stats *s)
     s->in_flight_jobs = atomic_load(&c->jobs);
     s->in_flight_bytes = record_pool_bytes(c->pool);
     s->records = atomic_load(&c->n_records);
+    s->skipped = atomic_load(&c->n_skipped);
+    s->notes_ignored = offsets_notes_ignored(c->offsets);
     s->commits = atomic_load(&c->n_commits);
     s->commit_errors = atomic_load(&c->n_commit_errors);
     s->rebalances = atomic_load(&c->n_rebalances);

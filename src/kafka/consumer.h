@@ -8,6 +8,9 @@
  * the membership.
  * Revoke: reading stops, what is in flight may finish for revoke_timeout_ms, the frontier is committed, then it is
  * given back; late results are dropped and counted.  Loss: dropped at once, nothing committed.
+ * A commit carries a note of what is finished ahead of the frontier (commit_note.h), so that the next owner, or we after
+ * a kill, repeat only what was in flight.  A partition whose offset the group does not tell yet is not read before.
+ * Mode exactly_once: nothing is committed here; the publisher of transactions asks for the offsets (handover.h).
  * Thread: the consumer's, except where "any thread" is said. */
 #ifndef KAFKA_CONSUMER_H
 #define KAFKA_CONSUMER_H
@@ -21,11 +24,13 @@
 #include <stdint.h>
 
 struct consumer;
+struct handover;
 
 struct consumer_stats {
     int partitions; /* assigned now */
     int64_t in_flight_jobs, in_flight_bytes,
-        lag; /* lag: records behind the end, over the assigned partitions; -1 = unknown */
+        lag;                        /* lag: records behind the end, over the assigned partitions; -1 = unknown */
+    int64_t skipped, notes_ignored; /* finished according to the committed note; notes that were not understood */
     int64_t records, commits, commit_errors, rebalances, late_results, lost_partitions;
     int64_t last_turn_ns; /* monotonic, of the last consumer_turn(): the watchdog's */
     int64_t last_record_ns;
@@ -54,6 +59,8 @@ MUST_CHECK enum err_code consumer_turn(struct consumer *c, int timeout_ms, struc
 void consumer_stop_intake(struct consumer *c);
 /* Any thread: nothing more will be finished (the worker ends); a revocation that waits for it waits no longer. */
 void consumer_abandon(struct consumer *c);
+/* For the publisher of transactions; lives as long as the consumer. */
+struct handover *consumer_handover(struct consumer *c);
 int64_t consumer_in_flight(const struct consumer *c); /* any thread */
 
 /* Commits the frontier, leaves the group.  Bounded by timeout_ms; a close that hangs is abandoned and logged. */

@@ -1,16 +1,24 @@
 /* ledger.h -- what was taken from one partition in one assignment, and how far it may be committed.
  *
- *   take(offset) -> in flight -> finish(offset) -> done;   frontier = first offset not finished
+ *   take(offset) -> in flight -> finish(offset) -> finished;   frontier = first offset not finished
+ *                      ^  |                            ^
+ *                      |  +-hold(offset)-> held -------+       held: in a transaction that is about to commit
+ *                      +---unhold_all()------+
  *
+ * What an earlier owner of the partition finished ahead of the frontier comes as a seed (the note of the committed
+ * offset): ledger_is_seeded() tells of each offset as it is read, and what was not read yet stays in our own notes.
  * Offsets are taken in increasing order with gaps (transaction markers, compaction); jobs finish in any order.
  * Thread: the consumer's alone.  Pure bookkeeping: knows nothing of librdkafka.
- * Limits: at most window offsets taken from the first unfinished one on; ledger_room() says how many more.
+ * Limits: at most window offsets taken from the first unfinished one on; ledger_room() says how many more, and
+ *         ledger_fits() whether an offset can be taken so that every note of it still fits its 4,096 bytes.
  * Cost: take and finish are O(1) without gaps, O(log window) to find an offset among gaps. */
 #ifndef KAFKA_LEDGER_H
 #define KAFKA_LEDGER_H
 
 #include "base/err.h"
+#include "kafka/commit_note.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -29,8 +37,25 @@ MUST_CHECK enum err_code ledger_finish(struct ledger *l, int64_t offset, struct 
  * frontier moves there, over transaction markers and compacted records that never come as records. */
 void ledger_reach(struct ledger *l, int64_t offset);
 
+/* committed: where the group is; n: its note, or NULL.  Before anything is taken. */
+MUST_CHECK enum err_code ledger_seed(struct ledger *l, int64_t committed, const struct commit_note *n, struct err *e);
+void ledger_unseed(struct ledger *l); /* the log begins elsewhere: what was committed says nothing about it */
+/* Finished by an earlier owner?  Ask in the order of reading. */
+bool ledger_is_seeded(struct ledger *l, int64_t offset);
+/* May this offset be taken now?  Always, once nothing is in flight. */
+bool ledger_fits(const struct ledger *l, int64_t offset);
+
+/* ERR_BUSY (act ERR_SKIP): not in flight. */
+MUST_CHECK enum err_code ledger_hold(struct ledger *l, int64_t offset, struct err *e);
+void ledger_unhold_all(struct ledger *l);
+
 /* The offset to commit (last of the finished run + 1), or -1 when nothing was finished yet. Never goes back. */
 int64_t ledger_frontier(const struct ledger *l);
+/* What a commit says: its offset, and in *n the runs finished ahead of it; what is held counts as finished.  -1: there
+ * is nothing to commit.  The note's crash fields are left alone. */
+int64_t ledger_note(const struct ledger *l, struct commit_note *n);
+/* Grows with everything that changes the answer of ledger_note(), held offsets counted as finished. */
+uint64_t ledger_changes(const struct ledger *l);
 size_t ledger_in_flight(const struct ledger *l); /* taken, not finished */
 int64_t ledger_oldest(const struct ledger *l);   /* first offset not finished, or -1 */
 

@@ -646,3 +646,105 @@ Test(consumer, properties_that_break_promises_or_are_unknown_are_refused_by_name
     }
     kafka_case_close(&kc);
 }
+
+/* ---- notes ---- */
+
+/* Reads n jobs of one partition into held, in order of offset. */
+static void take_all(struct member *m, struct record **held, int n)
+{
+    for (int i = 0; i < n; i++)
+        held[i] = next(m);
+}
+
+static void turn_until_committed(struct member *m, const struct kafka_case *kc, int64_t offset)
+{
+    int64_t commits = m->s.commits;
+
+    for (int i = 0; i < 200 && m->s.commits == commits; i++)
+        turn(m, 20);
+    cr_assert_gt(m->s.commits, commits, "no commit");
+    cr_assert_eq(kafka_case_committed(kc, 0), offset);
+}
+
+Test(consumer, what_finished_ahead_of_a_long_job_is_not_read_again, .timeout = 60)
+{
+    enum { JOBS = 100 };
+    struct kafka_case kc;
+    struct record *held[JOBS];
+    struct member a, b;
+
+    kafka_case_open(&kc, 1);
+    kc.d.commit_interval_ms = 50;
+    kafka_case_submit(&kc, 0, JOBS, 0);
+    join(&a, &kc);
+    take_all(&a, held, JOBS);
+    for (int i = 0; i < JOBS; i++)
+        if (i != 0 && i != 57)
+            finish(&a, held[i]);
+    turn(&a, 0);
+    turn_until_committed(&a, &kc, 0); /* the first is not finished: only the note has changed */
+    consumer_release(a.c, held[0]);
+    consumer_release(a.c, held[57]);
+    leave(&a);
+
+    join(&b, &kc);
+    cr_assert_eq(kafka_case_number(held[0] = next(&b)), 0);
+    cr_assert_eq(kafka_case_number(held[1] = next(&b)), 57);
+    for (int i = 0; i < 200 && b.s.skipped < JOBS - 2; i++)
+        turn(&b, 20);
+    cr_assert_eq(b.s.skipped, JOBS - 2);
+    finish(&b, held[0]);
+    finish(&b, held[1]);
+    for (int i = 0; i < 200 && b.s.lag != 0; i++)
+        turn(&b, 20);
+    leave(&b);
+    cr_assert_eq(kafka_case_committed(&kc, 0), JOBS);
+    kafka_case_close(&kc);
+}
+
+/* Commits offset 0 with this metadata, as another program might. */
+static void commit_foreign(const struct kafka_case *kc, const char *metadata)
+{
+    rd_kafka_conf_t *conf = rd_kafka_conf_new();
+    char why[200];
+
+    rd_kafka_conf_set(conf, "bootstrap.servers", kc->bootstrap, why, sizeof why);
+    rd_kafka_conf_set(conf, "group.id", kc->k.group_id, why, sizeof why);
+    rd_kafka_t *rk = rd_kafka_new(RD_KAFKA_CONSUMER, conf, why, sizeof why);
+    rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new(1);
+    rd_kafka_topic_partition_t *tp = rd_kafka_topic_partition_list_add(list, kc->k.request_topic, 0);
+
+    tp->offset = 0;
+    tp->metadata = strdup(metadata);
+    tp->metadata_size = strlen(metadata);
+    cr_assert_eq(rd_kafka_commit(rk, list, 0), RD_KAFKA_RESP_ERR_NO_ERROR);
+    rd_kafka_topic_partition_list_destroy(list);
+    rd_kafka_consumer_close(rk);
+    rd_kafka_destroy(rk);
+}
+
+Test(consumer, note_of_another_program_skips_nothing, .timeout = 60)
+{
+    static const char *const foreign[] = {"parallel-consumer: bm9uZQ==", "tw2.AAAAAAAA", "tw1.AAAAAAAA"};
+
+    for (size_t i = 0; i < sizeof foreign / sizeof *foreign; i++) {
+        struct kafka_case kc;
+        struct member m;
+
+        kafka_case_open(&kc, 1);
+        kafka_case_submit(&kc, 0, 5, 0);
+        commit_foreign(&kc, foreign[i]);
+        join(&m, &kc);
+        for (int k = 0; k < 5; k++) {
+            struct record *r = next(&m);
+            cr_assert_eq(kafka_case_number(r), k);
+            finish(&m, r);
+        }
+        turn(&m, 0);
+        cr_assert_eq(m.s.notes_ignored, 1, "%s", foreign[i]);
+        cr_assert_eq(m.s.skipped, 0);
+        leave(&m);
+        cr_assert_eq(kafka_case_committed(&kc, 0), 5);
+        kafka_case_close(&kc);
+    }
+}

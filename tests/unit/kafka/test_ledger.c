@@ -2,6 +2,7 @@
 
 #include <criterion/criterion.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -183,4 +184,175 @@ Test(ledger, agrees_with_a_naive_model_over_random_lives)
     }
     cr_assert_gt(n, 1000);
     ledger_close(l);
+}
+
+/* ---- notes ---- */
+
+static struct commit_note note; /* large */
+
+static void expect_note(const struct ledger *l, int64_t offset, const char *runs)
+{
+    char text[400] = "";
+    size_t n = 0;
+
+    cr_assert_eq(ledger_note(l, &note), offset);
+    for (size_t i = 0; i < note.n_runs; i++)
+        n += (size_t)snprintf(text + n, sizeof text - n, "%s%lld-%lld", i ? " " : "", (long long)note.runs[i].first,
+                              (long long)note.runs[i].last);
+    cr_assert_str_eq(text, runs);
+}
+
+Test(ledger, note_tells_what_is_finished_ahead_and_a_gap_does_not_part_a_run)
+{
+    struct ledger *l = opened(16);
+
+    expect_note(l, -1, "");
+    for (int i = 10; i < 16; i++)
+        take(l, i);
+    take(l, 20);
+    take(l, 21);
+    finish(l, 11);
+    expect_note(l, 10, "11-11");
+    cr_assert_eq(ledger_frontier(l), -1, "nothing contiguous yet");
+    finish(l, 15);
+    finish(l, 20);
+    finish(l, 13);
+    expect_note(l, 10, "11-11 13-13 15-20");
+    finish(l, 10);
+    expect_note(l, 12, "13-13 15-20");
+    finish(l, 21);
+    finish(l, 12);
+    finish(l, 14);
+    expect_note(l, 22, "");
+    ledger_close(l);
+}
+
+Test(ledger, held_offsets_count_in_the_note_and_not_in_the_frontier)
+{
+    struct ledger *l = opened(8);
+    struct err e;
+
+    for (int i = 0; i < 5; i++)
+        take(l, i);
+    uint64_t before = ledger_changes(l);
+    cr_assert_eq(ledger_hold(l, 0, &e), ERR_OK);
+    cr_assert_eq(ledger_hold(l, 3, &e), ERR_OK);
+    cr_assert_eq(ledger_hold(l, 3, &e), ERR_BUSY);
+    cr_assert_eq(ledger_hold(l, 7, &e), ERR_BUSY);
+    expect_note(l, 1, "3-3");
+    cr_assert_eq(ledger_frontier(l), -1);
+    cr_assert_eq(ledger_in_flight(l), 5);
+    cr_assert_gt(ledger_changes(l), before);
+    ledger_unhold_all(l);
+    expect_note(l, 0, "");
+    cr_assert_eq(ledger_changes(l), before);
+    cr_assert_eq(ledger_hold(l, 0, &e), ERR_OK);
+    uint64_t sent = ledger_changes(l);
+    finish(l, 0);
+    cr_assert_eq(ledger_changes(l), sent, "what was held says nothing new once it is finished");
+    cr_assert_eq(ledger_frontier(l), 1);
+    cr_assert_eq(ledger_hold(l, 0, &e), ERR_BUSY);
+    ledger_close(l);
+}
+
+static struct ledger *seeded(size_t window, int64_t committed, const struct note_run *runs, size_t n)
+{
+    struct ledger *l = opened(window);
+    struct err e;
+
+    note.n_runs = n;
+    memcpy(note.runs, runs, n * sizeof *runs);
+    cr_assert_eq(ledger_seed(l, committed, &note, &e), ERR_OK);
+    return l;
+}
+
+Test(ledger, seed_is_known_as_it_is_read_and_kept_until_then)
+{
+    struct ledger *l = seeded(64, 100, (const struct note_run[]){{102, 103}, {105, 109}, {150, 160}}, 3);
+
+    cr_assert_eq(ledger_frontier(l), 100);
+    expect_note(l, 100, "102-103 105-109 150-160");
+    for (int64_t o = 100; o < 107; o++) {
+        cr_assert_eq(ledger_is_seeded(l, o), o == 102 || o == 103 || o >= 105);
+        take(l, o);
+        if (o == 102 || o == 103 || o >= 105)
+            finish(l, o);
+    }
+    expect_note(l, 100, "102-103 105-106 107-109 150-160");
+    finish(l, 100);
+    finish(l, 101);
+    expect_note(l, 104, "105-106 107-109 150-160");
+    finish(l, 104);
+    expect_note(l, 110, "150-160"); /* over what is known though not read yet */
+    cr_assert_eq(ledger_frontier(l), 110);
+    for (int64_t o = 107; o < 110; o++) {
+        cr_assert(ledger_is_seeded(l, o));
+        take(l, o);
+        finish(l, o);
+        cr_assert_eq(ledger_frontier(l), 110, "never back");
+    }
+    cr_assert(!ledger_is_seeded(l, 110));
+    ledger_unseed(l);
+    cr_assert(!ledger_is_seeded(l, 155));
+    cr_assert_eq(ledger_frontier(l), -1);
+    ledger_close(l);
+}
+
+Test(ledger, taking_stops_before_a_note_could_be_too_long)
+{
+    struct ledger *l = opened(200000);
+    static char text[COMMIT_NOTE_MAX_BYTES + 1];
+    int64_t o = 1000;
+    size_t size;
+    struct err e;
+
+    take(l, o++);
+    while (ledger_fits(l, o))
+        take(l, o++);
+    cr_assert_gt(o, 20000);
+    for (int64_t i = 1002; i < o; i += 2)
+        finish(l, i);
+    cr_assert_eq(ledger_note(l, &note), 1000);
+    cr_assert_eq(commit_note_encode(&note, 1000, text, &size, &e), ERR_OK, "%s", e.msg);
+    finish(l, 1000);
+    cr_assert(ledger_fits(l, o), "the frontier has moved");
+    ledger_close(l);
+}
+
+Test(ledger, every_state_of_a_random_history_is_what_its_note_says)
+{
+    unsigned x = 5;
+
+    for (int round = 0; round < 200; round++) {
+        struct ledger *l = opened(64);
+        static char text[COMMIT_NOTE_MAX_BYTES + 1];
+        bool done[400] = {false}, taken[400] = {false};
+        int64_t o = (round % 3) * 7, last = -1;
+
+        for (int step = 0; step < 300; step++) {
+            x = x * 1664525u + 1013904223u;
+            if (x >> 16 & 1 && o < 390 && ledger_room(l) > 0) {
+                taken[o] = true;
+                take(l, last = o);
+                o += 1 + (x >> 20) % 3;
+            } else if (last >= 0) {
+                int64_t at = (x >> 18) % (unsigned)(last + 1);
+                if (taken[at] && !done[at]) {
+                    finish(l, at);
+                    done[at] = true;
+                }
+            }
+            int64_t offset = ledger_note(l, &note);
+            struct err e;
+            size_t size;
+            if (offset < 0)
+                continue;
+            cr_assert_eq(commit_note_encode(&note, offset, text, &size, &e), ERR_OK);
+            cr_assert_eq(commit_note_decode(&note, text, size, offset, &e), ERR_OK, "%s", e.msg);
+            for (int64_t i = 0; i <= last; i++)
+                if (taken[i])
+                    cr_assert_eq(i < offset || commit_note_has(&note, i), done[i], "offset %lld", (long long)i);
+        }
+        ledger_close(l);
+    }
 }
