@@ -7,6 +7,7 @@
  * again before its step was collected.
  *
  * Row places.  Decoding rows have the places 0..slots of the logits, prompts that end the ones behind. */
+#include "cuda/ceiling.h"
 #include "cuda/pass.h"
 #include "cuda/norm.h"
 #include "engine/backend.h"
@@ -21,7 +22,7 @@ enum { DEFAULT_POSITIONS = 8192, ORDER_INTS = (int)(sizeof(struct row_order) / s
 struct turn {
     int *buffer; /* pinned: joins, then what used counts */
     struct sampled *answers;
-    cudaEvent_t done;
+    cudaEvent_t begun, done;
     int used;
     int n_joins, n_grow, n_copies;
     int *place; /* [rows] of the step's rows: place among the answers, -1 none */
@@ -47,6 +48,7 @@ struct backend {
     struct turn turns[TURNS];
     int first, queued; /* turns[first..first + queued) are under way; the next one collects orders */
     unsigned opened;
+    double busy_seconds;
 
     int buckets[MAX_BUCKETS], n_buckets;
     cudaGraphExec_t graphs[MAX_BUCKETS];
@@ -127,10 +129,16 @@ static enum err_code choose_blocks(struct backend *b, const struct backend_optio
     return ERR_OK;
 }
 
+/* What lies in pinned memory begins at a multiple of 64 bytes. */
+static size_t round_up(size_t n)
+{
+    return (n + 63) / 64 * 64;
+}
+
 static enum err_code open_turns(struct backend *b, struct err *e)
 {
     const struct pass *f = &b->f;
-    const size_t rows = (size_t)f->rows, answers = TURNS * (size_t)f->places * sizeof(struct sampled);
+    const size_t rows = (size_t)f->rows, answers = round_up(TURNS * (size_t)f->places * sizeof(struct sampled));
     enum err_code rc;
 
     /* One turn's buffer: joins | block copies | new blocks | decode, feeds, tiles, picks | tokens and blocks of joins */
@@ -142,6 +150,7 @@ static enum err_code open_turns(struct backend *b, struct err *e)
     b->fixed = b->grows_at + b->grow_cap * 3;
     b->buffer_ints = b->fixed + f->rows * (1 + 4 + 3) + (f->step_tokens + f->rows) * 7 + f->rows * 256 +
                      2 * (f->positions + f->table.max_blocks);
+    b->buffer_ints = (int)round_up((size_t)b->buffer_ints);
     b->rows = calloc(rows, sizeof *b->rows);
     for (int i = 0; i < TURNS; i++)
         b->turns[i].place = calloc(rows, sizeof(int));
@@ -159,7 +168,9 @@ static enum err_code open_turns(struct backend *b, struct err *e)
         t->answers = b->answers + (size_t)i * (size_t)f->places;
         t->buffer = (int *)((char *)b->pinned + answers) + (size_t)i * (size_t)b->buffer_ints;
         t->used = b->fixed;
-        rc = gpu_check(cudaEventCreateWithFlags(&t->done, cudaEventDisableTiming), "cannot make an event", e);
+        rc = gpu_check(cudaEventCreate(&t->begun), "cannot make an event", e);
+        if (rc == ERR_OK)
+            rc = gpu_check(cudaEventCreate(&t->done), "cannot make an event", e);
     }
     return rc;
 }
@@ -223,6 +234,8 @@ static void cuda_close(struct backend *b)
         if (b->graphs[i])
             (void)cudaGraphExecDestroy(b->graphs[i]);
     for (int i = 0; i < TURNS; i++) {
+        if (b->turns[i].begun)
+            (void)cudaEventDestroy(b->turns[i].begun);
         if (b->turns[i].done)
             (void)cudaEventDestroy(b->turns[i].done);
         free(b->turns[i].place);
@@ -542,7 +555,8 @@ static enum err_code cuda_step(struct backend *b, const struct step_row *rows, i
     if (tokens == 0 && o.n_decode > 0)
         o.slots = b->buckets[bucket_of(b, o.n_decode)];
     write_picks(b, t, rows, n, &o);
-    if ((rc = run_step(b, t, &o, tokens, e)) != ERR_OK ||
+    if ((rc = gpu_check(cudaEventRecord(t->begun, b->gpu.stream), "cannot mark a step's begin", e)) != ERR_OK ||
+        (rc = run_step(b, t, &o, tokens, e)) != ERR_OK ||
         (rc = gpu_check(cudaEventRecord(t->done, b->gpu.stream), "cannot mark a step's end", e)) != ERR_OK)
         return rc;
     t->n = n;
@@ -572,6 +586,10 @@ static enum err_code cuda_collect(struct backend *b, struct step_token *out, int
     }
     if (rc != ERR_OK)
         return rc;
+    float ms;
+    if ((rc = gpu_check(cudaEventElapsedTime(&ms, t->begun, t->done), "a step failed", e)) != ERR_OK)
+        return rc;
+    b->busy_seconds += ms * 1e-3;
     for (int i = 0; i < t->n && i < cap; i++) {
         out[i] = (struct step_token){.token = -1};
         if (t->place[i] >= 0) {
@@ -628,7 +646,6 @@ static enum err_code feed_for_check(struct backend *b, int pos, int n, int picks
     int tokens;
     enum err_code rc;
 
-    t->used = b->fixed;
     b->rows[0].fed = pos;
     if ((rc = write_step(b, t, &row, 1, &o, &tokens, e)) != ERR_OK)
         return rc;
@@ -702,6 +719,22 @@ static enum err_code cuda_distribution(struct backend *b, const int32_t *tokens,
     return rc;
 }
 
+static enum err_code cuda_ceilings(struct backend *b, double *copy, double *matrix, struct err *e)
+{
+    /* Half of the cache, at most 4 GiB: what lies there is lost, and with it whatever a prefix index says */
+    const size_t bytes = b->f.kv_bytes < (size_t)8 << 30 ? b->f.kv_bytes : (size_t)8 << 30;
+    enum err_code rc = use_card(b, e);
+
+    if (rc == ERR_OK)
+        rc = ceiling_copy(b->f.kv, bytes, copy, &b->gpu, e);
+    return rc == ERR_OK ? ceiling_matrix(b->f.part, matrix, &b->gpu, e) : rc;
+}
+
+static double cuda_busy_seconds(const struct backend *b)
+{
+    return b->busy_seconds;
+}
+
 __attribute__((visibility("default"))) extern const struct backend_ops translate_worker_backend;
 const struct backend_ops translate_worker_backend = {.abi = BACKEND_ABI,
                                                      .name = "cuda",
@@ -716,4 +749,6 @@ const struct backend_ops translate_worker_backend = {.abi = BACKEND_ABI,
                                                      .step = cuda_step,
                                                      .collect = cuda_collect,
                                                      .logits = cuda_logits,
-                                                     .distribution = cuda_distribution};
+                                                     .distribution = cuda_distribution,
+                                                     .ceilings = cuda_ceilings,
+                                                     .busy_seconds = cuda_busy_seconds};

@@ -449,11 +449,12 @@ __global__ __launch_bounds__(THREADS) void sample_rows(const sample_job job, con
                     1.0f / state.temperature,
                     job.vocab};
     const double u = random_uniform(state.seed, (uint64_t)pos);
+    float *distribution = place == 0 ? job.distribution : NULL;
     if ((k <= SAMPLE_FAST || job.vocab <= SAMPLE_FAST) &&
         gather(sm, w, group_max, groups, threshold(sm, group_max, groups, k)))
-        draw_among(sm, w, k, state.top_p, u, is_greedy, job.distribution);
+        draw_among(sm, w, k, state.top_p, u, is_greedy, distribution);
     else
-        draw_anywhere(sm, w, k, state.top_p, u, job.distribution);
+        draw_anywhere(sm, w, k, state.top_p, u, distribution);
 
     if (threadIdx.x == 0) {
         const int token = sm.token;

@@ -118,6 +118,12 @@ struct backend_ops {
     /* For checks: the distribution [vocab] from which the token after tokens[0..n) is drawn. */
     enum err_code (*distribution)(struct backend *b, const int32_t *tokens, int n, const struct sampling *s, float *out,
                                   struct err *e);
+
+    /* For `bench`; each may be NULL.  What the device can do at most, measured: bytes read and written by a large copy,
+     * floating-point operations of bf16 products.  With no step queued. */
+    enum err_code (*ceilings)(struct backend *b, double *copy_bytes_per_s, double *matrix_flops_per_s, struct err *e);
+    /* Seconds that the device has spent in the steps collected so far. */
+    double (*busy_seconds)(const struct backend *b);
 };
 
 /* Makes a linked-in backend known to backend_find(); a second one of the same name replaces the first.  At start-up,

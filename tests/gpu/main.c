@@ -9,7 +9,7 @@
 #include <string.h>
 #include <time.h>
 
-enum { MOST_ALLOCATIONS = 256, MOST_LINES = 6 };
+enum { MOST_ALLOCATIONS = 8192, MOST_LINES = 6 };
 
 static struct {
     void *card[MOST_ALLOCATIONS], *host[MOST_ALLOCATIONS];
