@@ -6,7 +6,7 @@
 
 #include <math_constants.h>
 
-static const int DECODE_WARPS = 8, DECODE_HEADS = 8, PROMPT_WARPS = 4, PROMPT_COLUMNS = 16;
+static const int DECODE_WARPS = 4, DECODE_HEADS = 8, PROMPT_WARPS = 4, PROMPT_COLUMNS = 16;
 static const float LOG2_E = 1.4426950408889634f;
 
 /* --- RoPE, norm, append: one head, one warp; the same for both kinds of step --- */
@@ -104,6 +104,38 @@ template <int D> __device__ __forceinline__ void head_store(const head<D> &h, bf
 
 /* --- sixteen positions against N * 8 columns (a column is a query token's head), one warp --- */
 
+template <int D> struct fragments {
+    uint4 k[D / 32][2], v[D / 16]; /* A fragments */
+
+    __device__ __forceinline__ void load(const bf16 *sub)
+    {
+        const int lane = threadIdx.x % 32;
+
+#pragma unroll
+        for (int b = 0; b < D / 32; b++)
+            for (int j = 0; j < 2; j++)
+                k[b][j] = *(const uint4 *)(sub + ((b * 2 + j) * 32 + lane) * 8);
+#pragma unroll
+        for (int p = 0; p < D / 16; p++)
+            v[p] = *(const uint4 *)(sub + SUB_TOKENS * D + (p * 32 + lane) * 8);
+    }
+};
+
+/* A warp's request for a sub-block, K and V, to shared memory: one group of asynchronous copies, empty if !is_there. */
+template <int D> __device__ __forceinline__ void request(char *to, const bf16 *sub, bool is_there)
+{
+    const uint32_t at = (uint32_t)__cvta_generic_to_shared(to);
+
+    if (is_there)
+#pragma unroll
+        for (int i = 0; i < SUB_TOKENS * D * 4 / 512; i++) {
+            const int byte = (i * 32 + threadIdx.x % 32) * 16;
+            asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(at + byte), "l"((const char *)sub + byte)
+                         : "memory");
+        }
+    asm volatile("cp.async.commit_group;" ::: "memory");
+}
+
 template <int D, int N> struct columns {
     uint4 q[N][D / 32];     /* B fragments */
     float o[N][D / 16][4];  /* [d, column] */
@@ -123,19 +155,12 @@ template <int D, int N> struct columns {
 
     /* limit[n][i]: the last position that column 8 n + 2 c + i sees; first: position of the sub-block's first token;
      * last: last position that any column sees: what lies behind it may be anything, not a number included. */
-    __device__ __forceinline__ void attend(const bf16 *sub, int first, const int (&limit)[N][2], int last, float scale)
+    __device__ __forceinline__ void attend(fragments<D> &f, int first, const int (&limit)[N][2], int last, float scale)
     {
         const int lane = threadIdx.x % 32, g = lane / 4, c = lane % 4;
-        uint4 k[D / 32][2], v[D / 16];
+        uint4(&k)[D / 32][2] = f.k, (&v)[D / 16] = f.v;
         float s[N][4];
 
-#pragma unroll
-        for (int b = 0; b < D / 32; b++)
-            for (int j = 0; j < 2; j++)
-                k[b][j] = *(const uint4 *)(sub + ((b * 2 + j) * 32 + lane) * 8);
-#pragma unroll
-        for (int p = 0; p < D / 16; p++)
-            v[p] = *(const uint4 *)(sub + SUB_TOKENS * D + (p * 32 + lane) * 8);
 #pragma unroll
         for (int n = 0; n < N; n++) {
             s[n][0] = s[n][1] = s[n][2] = s[n][3] = 0;
@@ -192,50 +217,77 @@ template <int D, int N> struct columns {
     }
 };
 
-/* --- decode: a block a slot and kv head (and group of eight query heads); its warps take sub-blocks in turn --- */
+/* --- decode: a block a slot and kv head (and group of eight query heads); its warps take sub-blocks in turn, each with
+ * two on their way --- */
 
 template <int D> struct decode_smem {
-    bf16 q[DECODE_HEADS][D];
-    float o[DECODE_WARPS][DECODE_HEADS][D];
+    union {
+        char kv[DECODE_WARPS][2][SUB_TOKENS * D * 4];
+        float o[DECODE_WARPS][DECODE_HEADS][D]; /* once all sub-blocks are done with */
+    };
+    bf16 q[DECODE_HEADS][D], k[D], v[D]; /* k, v: the new token's */
     float m[DECODE_WARPS][DECODE_HEADS], l[DECODE_WARPS][DECODE_HEADS];
 };
 
+/* Heads of the new token: queries to shared memory, key and value there and to the cache.  Task i: query head i, then
+ * the key, then the value; a warp takes i and i + DECODE_WARPS and so on, two loads at a time. */
 template <int D>
-__global__ __launch_bounds__(DECODE_WARPS * 32, 2) void attention_decode_kernel(const attention a, const qkv_parts p,
+__device__ __forceinline__ void new_token(decode_smem<D> &sm, const attention &a, const qkv_parts &p, int slot, int row,
+                                          int pos, int kv_head, int first_head, int n_heads)
+{
+    const int warp = threadIdx.x / 32, tasks = n_heads + 2;
+    const int k_col = (a.heads + kv_head) * D, v_col = (a.heads + a.kv_heads + kv_head) * D;
+
+    for (int i = warp; i < tasks; i += 2 * DECODE_WARPS) {
+        head<D> h[2];
+#pragma unroll
+        for (int j = 0; j < 2; j++) {
+            const int task = min(i + j * DECODE_WARPS, tasks - 1);
+            h[j] = head_load<D>(p, slot, task < n_heads ? (first_head + task) * D : task == n_heads ? k_col : v_col);
+        }
+#pragma unroll
+        for (int j = 0; j < 2; j++) {
+            const int task = i + j * DECODE_WARPS;
+            if (task >= tasks)
+                break;
+            if (task <= n_heads)
+                head_rope_norm<D>(h[j], a.rope, pos, task < n_heads ? a.q_norm : a.k_norm, a.eps);
+            head_store<D>(h[j], task < n_heads ? sm.q[task] : task == n_heads ? sm.k : sm.v);
+            if (task >= n_heads) /* with several groups of query heads each writes the same bits */
+                head_append<D>(h[j], sub_block<D>(a, row, pos, kv_head), pos % SUB_TOKENS, task == n_heads);
+        }
+    }
+    for (int i = n_heads + warp; i < DECODE_HEADS; i += DECODE_WARPS) {
+        const head<D> zero = {};
+        head_store<D>(zero, sm.q[i]);
+    }
+}
+
+template <int D>
+__global__ __launch_bounds__(DECODE_WARPS * 32, 3) void attention_decode_kernel(const attention a, const qkv_parts p,
                                                                                 const int *rows, const int *positions,
                                                                                 bf16 *out, int out_cap)
 {
-    extern __shared__ __align__(16) char smem_raw[];
+    extern __shared__ __align__(128) char smem_raw[];
     decode_smem<D> &sm = *(decode_smem<D> *)smem_raw;
     const int slot = blockIdx.x, warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, c = lane % 4;
     const int group = a.heads / a.kv_heads, groups = (group + DECODE_HEADS - 1) / DECODE_HEADS;
     const int kv_head = blockIdx.y / groups, h0 = blockIdx.y % groups * DECODE_HEADS;
-    const int n_heads = min(DECODE_HEADS, group - h0);
+    const int n_heads = min(DECODE_HEADS, group - h0), round = DECODE_WARPS * SUB_TOKENS;
 
+    /* The step's lists and what earlier steps left in the cache are there before this pass begins: no need to wait.  The
+     * new token's key and value are put in once they are known. */
+    const int row = rows[slot], pos = positions[slot];
+    for (int i = 0; i < 2; i++) {
+        const int t = warp * SUB_TOKENS + i * round;
+        const bool is_there = row >= 0 && t <= pos;
+        request<D>(sm.kv[warp][i], is_there ? sub_block<D>(a, row, t, kv_head) : NULL, is_there);
+    }
     grid_wait();
     grid_release();
-    const int row = rows[slot], pos = positions[slot];
     if (row < 0)
         return;
-
-    for (int i = warp; i < DECODE_HEADS + 2; i += DECODE_WARPS) {
-        if (i < DECODE_HEADS) {
-            if (i < n_heads) {
-                head<D> h = head_load<D>(p, slot, (kv_head * group + h0 + i) * D);
-                head_rope_norm<D>(h, a.rope, pos, a.q_norm, a.eps);
-                head_store<D>(h, sm.q[i]);
-            } else {
-                head<D> zero = {};
-                head_store<D>(zero, sm.q[i]);
-            }
-        } else { /* with several groups of query heads each writes the same bits */
-            const bool is_k = i == DECODE_HEADS;
-            head<D> h = head_load<D>(p, slot, (a.heads + (is_k ? 0 : a.kv_heads) + kv_head) * D);
-            if (is_k)
-                head_rope_norm<D>(h, a.rope, pos, a.k_norm, a.eps);
-            head_append<D>(h, sub_block<D>(a, row, pos, kv_head), pos % SUB_TOKENS, is_k);
-        }
-    }
+    new_token<D>(sm, a, p, slot, row, pos, kv_head, kv_head * group + h0, n_heads);
     __syncthreads();
 
     columns<D, 1> s;
@@ -244,9 +296,27 @@ __global__ __launch_bounds__(DECODE_WARPS * 32, 2) void attention_decode_kernel(
     for (int b = 0; b < D / 32; b++)
         s.q[0][b] = *(const uint4 *)&sm.q[g][b * 32 + c * 8];
     s.clear();
-    for (int t = warp * SUB_TOKENS; t <= pos; t += DECODE_WARPS * SUB_TOKENS)
-        s.attend(sub_block<D>(a, row, t, kv_head), t, limit, pos, scale);
+    for (int t = warp * SUB_TOKENS, i = 0; t <= pos; t += round, i ^= 1) {
+        bf16 *sub = (bf16 *)sm.kv[warp][i];
+        fragments<D> f;
+        asm volatile("cp.async.wait_group 1;" ::: "memory");
+        __syncwarp();
+        if (t + SUB_TOKENS > pos) {
+            for (int e = lane; e < D; e += 32) {
+                sub[k_at(pos - t, e)] = sm.k[e];
+                sub[SUB_TOKENS * D + v_at(pos - t, e)] = sm.v[e];
+            }
+            __syncwarp();
+        }
+        f.load(sub);
+        s.attend(f, t, limit, pos, scale);
+        __syncwarp();
+        const int next = t + 2 * round;
+        request<D>(sm.kv[warp][i], next <= pos ? sub_block<D>(a, row, next, kv_head) : NULL, next <= pos);
+    }
     s.finish();
+    asm volatile("cp.async.wait_group 0;" ::: "memory");
+    __syncthreads();
     for (int i = 0; i < 2; i++) {
         const int h = c * 2 + i;
         if (h < n_heads) {
@@ -342,8 +412,11 @@ __global__ __launch_bounds__(PROMPT_WARPS * 32) void attention_prompt_kernel(con
     }
     s.clear();
     const float scale = LOG2_E * rsqrtf((float)D);
-    for (int first = 0; first <= last; first += SUB_TOKENS)
-        s.attend(sub_block<D>(a, t.row, first, kv_head), first, limit, last, scale);
+    for (int first = 0; first <= last; first += SUB_TOKENS) {
+        fragments<D> f;
+        f.load(sub_block<D>(a, t.row, first, kv_head));
+        s.attend(f, first, limit, last, scale);
+    }
     s.finish();
 #pragma unroll
     for (int n = 0; n < N; n++) {
@@ -378,6 +451,20 @@ enum err_code rope_table(float *rope, int positions, int d, double base, const s
 {
     rope_table_kernel<<<g->sms * 4, 256, 0, g->stream>>>(rope, positions, d, base);
     return gpu_launched(g, cudaGetLastError(), "rope_table", e);
+}
+
+enum err_code attention_prepare(struct err *e)
+{
+    enum err_code rc =
+        gpu_check(cudaFuncSetAttribute(attention_decode_kernel<128>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                       sizeof(decode_smem<128>)),
+                  "cannot give attention its shared memory", e);
+
+    return rc != ERR_OK
+               ? rc
+               : gpu_check(cudaFuncSetAttribute(attention_decode_kernel<64>,
+                                                cudaFuncAttributeMaxDynamicSharedMemorySize, sizeof(decode_smem<64>)),
+                           "cannot give attention its shared memory", e);
 }
 
 template <int D>

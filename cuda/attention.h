@@ -28,6 +28,9 @@ struct qkv_parts {
     int splits, cap, ld;
 };
 
+/* Once per card, before anything is captured: shared memory limits. */
+MUST_CHECK enum err_code attention_prepare(struct err *e);
+
 /* Table of cos and sin, f32 [positions, d / 2, 2], angles in f64. */
 MUST_CHECK enum err_code rope_table(float *rope, int positions, int d, double base, const struct gpu *g, struct err *e);
 

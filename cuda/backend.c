@@ -287,6 +287,7 @@ static enum err_code cuda_open(struct backend **out, const struct model *m, cons
         goto out;
     pass_plan(&b->f);
     if ((rc = choose_blocks(b, o, e)) != ERR_OK || (rc = product_prepare(&b->gpu, e)) != ERR_OK ||
+        (rc = attention_prepare(e)) != ERR_OK ||
         (rc = weights_load(&b->weights, m, o->random_weights, &b->gpu, e)) != ERR_OK ||
         (rc = pass_open(&b->f, e)) != ERR_OK || (rc = open_turns(b, e)) != ERR_OK || (rc = open_graphs(b, e)) != ERR_OK)
         goto out;

@@ -23,7 +23,8 @@ struct gpu {
     size_t smem_block; /* most shared memory of one block, bytes */
     bool overlap;      /* programmatic dependent launch: a kernel may start while the one before it drains */
     bool wgmma;        /* compute capability 9.0: warpgroup products */
-    bool careful;      /* synchronize and check after every launch */
+    int force;    /* measuring: the product's variant, 100 width + 10 warpgroups + blocks a multiprocessor; 0: chosen */
+    bool careful; /* synchronize and check after every launch */
     cudaStream_t stream;
 };
 

@@ -23,6 +23,7 @@ __device__ __forceinline__ void grid_release()
 #endif
 }
 
+/* cluster: blocks a cluster; 0: the kernel is ordinary, it starts when everything before it is done. */
 template <typename... P, typename... A>
 static enum err_code launch(const struct gpu *g, const char *name, void (*kernel)(P...), dim3 grid, int threads,
                             size_t smem, int cluster, struct err *e, A... args)
@@ -35,7 +36,7 @@ static enum err_code launch(const struct gpu *g, const char *name, void (*kernel
     cfg.dynamicSmemBytes = smem;
     cfg.stream = g->stream;
     cfg.attrs = attr;
-    if (g->overlap) {
+    if (g->overlap && cluster > 0) {
         attr[cfg.numAttrs].id = cudaLaunchAttributeProgrammaticStreamSerialization;
         attr[cfg.numAttrs++].val.programmaticStreamSerializationAllowed = 1;
     }

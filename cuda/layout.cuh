@@ -1,6 +1,7 @@
 /* layout.cuh -- how weights, activations and the KV cache lie in memory, so that every load is long and straight.
  *
- * Packed weights [m, k]: tiles of 128 rows x 64 columns, 16 KiB each, tile (mt, kb) at mt * k_blocks + kb.  Within a
+ * Packed weights [m, k]: tiles of 128 rows x 64 columns, 16 KiB each, tile (mt, kb) at kb * m_tiles + mt:
+ *   blocks that run together read memory side by side.  Within a
  *   tile a row is 128 bytes, and its eight 16-byte chunks are permuted by the row's last three bits: what the tensor
  *   cores' 128-byte swizzle expects, and free of bank conflicts for ldmatrix.  Padding is zero.
  * Packed activations [rows, k]: per block of 64 columns all rows, 128 bytes a row, the same permutation.  Eight rows are
@@ -18,9 +19,9 @@
 #define TILE_ELEMS (TILE_M * TILE_K)
 #define SUB_TOKENS 16
 
-__host__ __device__ static inline size_t weight_at(int64_t row, int col, int k_blocks)
+__host__ __device__ static inline size_t weight_at(int64_t row, int col, int m_tiles)
 {
-    size_t tile = (size_t)(row / TILE_M) * k_blocks + col / TILE_K;
+    size_t tile = (size_t)(col / TILE_K) * m_tiles + row / TILE_M;
     int r = (int)(row % TILE_M), chunk = (col % TILE_K) / 8;
 
     return tile * TILE_ELEMS + r * TILE_K + ((chunk ^ (r & 7)) * 8) + col % 8;

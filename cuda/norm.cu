@@ -51,9 +51,8 @@ __device__ __forceinline__ void put_norm(const float (*v)[8], bf16 *y, int row, 
 }
 
 template <int CHUNKS>
-__global__ __launch_bounds__(THREADS) void embed_norm_kernel(float *x, bf16 *y, int cap, const bf16 *table,
-                                                             int k_blocks, const int *tokens, const bf16 *w, float eps,
-                                                             int hidden)
+__global__ __launch_bounds__(THREADS) void embed_norm_kernel(float *x, bf16 *y, int cap, const bf16 *table, int m_tiles,
+                                                             const int *tokens, const bf16 *w, float eps, int hidden)
 {
     const int row = blockIdx.x;
     float v[CHUNKS][8];
@@ -66,7 +65,7 @@ __global__ __launch_bounds__(THREADS) void embed_norm_kernel(float *x, bf16 *y, 
         const int col = (i * THREADS + threadIdx.x) * 8;
         uint4 t = make_uint4(0, 0, 0, 0);
         if (col < hidden && token >= 0)
-            t = *(const uint4 *)(table + weight_at(token, col, k_blocks));
+            t = *(const uint4 *)(table + weight_at(token, col, m_tiles));
         const uint32_t ts[4] = {t.x, t.y, t.z, t.w};
         for (int j = 0; j < 4; j++) {
             const float2 f = __bfloat1622float2(*(const __nv_bfloat162 *)&ts[j]);
@@ -131,8 +130,9 @@ template <int CHUNKS>
 static enum err_code run_embed(float *x, bf16 *y, int cap, const struct matrix *table, const int *token, int rows,
                                const struct norm *n, const struct gpu *g, struct err *e)
 {
-    return launch(g, "embed_norm", embed_norm_kernel<CHUNKS>, dim3(rows), THREADS, 0, 1, e, x, y, cap, table->w,
-                  table->k_blocks, token, n->w, n->eps, n->hidden);
+    /* the pass begins: from here on kernels may read the step's lists and older keys and values before they wait */
+    return launch(g, "embed_norm", embed_norm_kernel<CHUNKS>, dim3(rows), THREADS, 0, 0, e, x, y, cap, table->w,
+                  table->m_tiles, token, n->w, n->eps, n->hidden);
 }
 
 enum err_code embed_norm(float *x, bf16 *y, int cap, const struct matrix *table, const int *token, int rows,

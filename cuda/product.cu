@@ -23,7 +23,7 @@ static const int W_TILE_BYTES = TILE_ELEMS * 2; /* 16 KiB */
 
 __device__ __forceinline__ float swiglu(float gate, float up)
 {
-    return gate / (1.0f + __expf(-gate)) * up;
+    return __fdividef(gate, 1.0f + __expf(-gate)) * up; /* -inf: the exponential is infinite, the quotient 0 */
 }
 
 template <int BLOCKS>
@@ -92,7 +92,7 @@ template <int BN> __global__ __launch_bounds__(MMA_THREADS) void product_mma(con
         float d[BN / 8][4];
 
         auto load_w = [&](int kb) {
-            const char *from = job.w + ((size_t)mt * job.k_blocks + kb) * W_TILE_BYTES;
+            const char *from = job.w + ((size_t)kb * job.m_tiles + mt) * W_TILE_BYTES;
             uint32_t to = smem_address(smem + (kb - k0) % MMA_STAGES * STAGE);
             for (int i = threadIdx.x; i < W_TILE_BYTES / 16; i += MMA_THREADS)
                 copy16(to + i * 16, from + i * 16);
@@ -152,78 +152,91 @@ template <int BN> __global__ __launch_bounds__(MMA_THREADS) void product_mma(con
     }
 }
 
-/* --- compute capability 9.0: one warp requests tiles with the bulk copy engine, two warpgroups multiply --- */
+/* --- compute capability 9.0: one warp requests tiles with the bulk copy engine, warpgroups multiply --- */
 
-static const int WG_THREADS = 288; /* eight warps that multiply, one that loads */
-
-template <int BN, int PAIR> struct wg_shape {
-    static constexpr int STAGE = W_TILE_BYTES + BN * 128;
-    static constexpr int PER_SM = BN <= 128 && PAIR == 1 ? 2 : 1;
-    static constexpr int STAGES = (PER_SM == 2 ? 112 * 1024 - 1024 : 224 * 1024) / STAGE < 8
-                                      ? (PER_SM == 2 ? 112 * 1024 - 1024 : 224 * 1024) / STAGE
-                                      : 8;
-    static constexpr int SMEM = STAGES * STAGE + 1024; /* the stages start at a multiple of 1,024 */
+/* A block has GROUPS warpgroups, each with 64 rows of W, and one warp that loads. */
+template <int BN, int GROUPS, int PER_SM> struct wg_shape {
+    static constexpr int THREADS = GROUPS * 128 + 32;
+    static constexpr int W_BYTES = GROUPS * (W_TILE_BYTES / 2);
+    static constexpr int STAGE = W_BYTES + BN * 128;
+    static constexpr bool STAGED = PER_SM == 1 && GROUPS == 2; /* gates times ups leave through shared memory */
+    static constexpr int OUT_BYTES = STAGED ? BN * 128 : 0;
+    static constexpr int ROOM = (228 * 1024) / PER_SM - 1024 - 1024 - 256 - OUT_BYTES;
+    static constexpr int STAGES = ROOM / STAGE < 16 ? ROOM / STAGE : 16;
+    static constexpr int SMEM = STAGES * STAGE + OUT_BYTES + 1024; /* the stages start at a multiple of 1,024 */
 };
 
-/* PAIR 2: two blocks of a cluster multiply two row tiles of W by the same rows of x, and each loads half of those for
- * both: large products are bound by what the L2 cache can give. */
-template <int BN, int PAIR>
-__global__ __launch_bounds__(WG_THREADS, (wg_shape<BN, PAIR>::PER_SM)) void product_wgmma(const product_job job)
+/* put_swiglu() for two warpgroups, by way of shared memory: their 64 features are one block of columns, whose rows lie
+ * side by side, so that one copy takes them out while the next unit is multiplied. */
+template <int BLOCKS>
+__device__ __forceinline__ void stage_swiglu(const product_job &job, const float (*d)[4], char *stage, int mt, int n)
+{
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+
+    if (threadIdx.x == 0)
+        bulk_store_wait<0>(); /* of the unit before */
+    asm volatile("bar.sync 1, 256;" ::: "memory");
+#pragma unroll
+    for (int j = 0; j < BLOCKS; j++) {
+        const uint32_t v = transposed(pack2(swiglu(d[j][0], d[j][2]), swiglu(d[j][1], d[j][3])));
+        const int row = j * 8 + lane / 4;
+        *(uint32_t *)(stage + row * 128 + ((warp ^ (row & 7)) << 4) + lane % 4 * 4) = v;
+    }
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+    asm volatile("bar.sync 1, 256;" ::: "memory");
+    if (threadIdx.x == 0)
+        bulk_store((char *)job.out + ((size_t)mt * job.out_cap + n) * 128, stage, min(BLOCKS * 8, job.rows - n) * 128);
+}
+
+template <int BN, int GROUPS, int PER_SM>
+__global__ __launch_bounds__((wg_shape<BN, GROUPS, PER_SM>::THREADS), PER_SM) void product_wgmma(const product_job job)
 {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
-    using shape = wg_shape<BN, PAIR>;
+    using shape = wg_shape<BN, GROUPS, PER_SM>;
+    constexpr int PER_TILE = 2 / GROUPS; /* blocks that share a tile of 128 rows */
     extern __shared__ char smem_raw[];
     __shared__ uint64_t full[shape::STAGES], empty[shape::STAGES];
     char *smem = smem_raw + (1024 - smem_address(smem_raw) % 1024) % 1024;
     const int warp = threadIdx.x / 32;
-    const int rank = PAIR == 2 ? cluster_rank() : 0;
-    const int workers = gridDim.x / PAIR, worker = blockIdx.x / PAIR;
-    const int tiles = (job.m_tiles + PAIR - 1) / PAIR;
-    const int units = tiles * job.splits * job.n_tiles;
+    const int units = job.m_tiles * PER_TILE * job.splits * job.n_tiles;
 
     if (threadIdx.x == 0) {
         for (int s = 0; s < shape::STAGES; s++) {
             barrier_init(&full[s], 1);
-            barrier_init(&empty[s], 2 * PAIR);
+            barrier_init(&empty[s], GROUPS);
         }
         barrier_init_done();
     }
-    if (PAIR == 2)
-        cluster_sync();
-    else
-        __syncthreads();
-    grid_release();
+    __syncthreads();
 
-    if (warp == 8) {
+    if (warp == GROUPS * 4) {
         if (threadIdx.x % 32 == 0) {
             /* weights that are read by one block alone leave the cache first */
-            const uint64_t w_policy = job.n_tiles == 1 ? policy_read_once() : policy_keep(), x_policy = policy_keep();
+            const uint64_t w_policy = job.n_tiles == 1 ? policy_read_once() : policy_normal(), x_policy = policy_keep();
             int it = 0;
 
             auto load_x = [&](int kb, int n0, int stage) {
-                char *to = smem + stage * shape::STAGE + W_TILE_BYTES;
-                const char *from = job.x + ((size_t)kb * job.x_cap + n0) * 128;
-                if (PAIR == 2)
-                    bulk_copy_to(to + rank * (BN * 64), from + rank * (BN * 64), BN * 64, &full[stage], 3);
-                else
-                    bulk_copy(to, from, BN * 128, &full[stage], x_policy);
+                bulk_copy(smem + stage * shape::STAGE + shape::W_BYTES, job.x + ((size_t)kb * job.x_cap + n0) * 128,
+                          BN * 128, &full[stage], x_policy);
             };
-            for (int u = worker; u < units; u += workers) {
+            for (int u = blockIdx.x; u < units; u += gridDim.x) {
                 const int n0 = u % job.n_tiles * BN, split = u / job.n_tiles % job.splits;
-                const int mt = min(u / job.n_tiles / job.splits * PAIR + rank, job.m_tiles - 1);
+                const int mt = u / job.n_tiles / job.splits;
                 const int k0 = (int)((int64_t)job.k_blocks * split / job.splits);
                 const int k1 = (int)((int64_t)job.k_blocks * (split + 1) / job.splits);
-                const int early = u == worker ? min(k1 - k0, shape::STAGES) : 0;
+                const int early = u == blockIdx.x ? min(k1 - k0, shape::STAGES) : 0;
 
                 for (int kb = k0; kb < k1; kb++, it++) {
                     const int stage = it % shape::STAGES;
                     if (it >= shape::STAGES)
                         barrier_wait(&empty[stage], (it / shape::STAGES + 1) & 1);
-                    barrier_expect(&full[stage], W_TILE_BYTES + BN * 128);
-                    bulk_copy(smem + stage * shape::STAGE, job.w + ((size_t)mt * job.k_blocks + kb) * W_TILE_BYTES,
-                              W_TILE_BYTES, &full[stage], w_policy);
+                    barrier_expect(&full[stage], shape::STAGE);
+                    bulk_copy(smem + stage * shape::STAGE,
+                              job.w + ((size_t)kb * job.m_tiles * PER_TILE + mt) * shape::W_BYTES, shape::W_BYTES,
+                              &full[stage], w_policy);
                     if (it + 1 == early) { /* the weights are on their way: now wait for what x is made of */
                         grid_wait();
+                        grid_release();
                         for (int i = 0; i < early; i++)
                             load_x(k0 + i, n0, i);
                     } else if (it >= early) {
@@ -233,21 +246,14 @@ __global__ __launch_bounds__(WG_THREADS, (wg_shape<BN, PAIR>::PER_SM)) void prod
             }
         }
     } else {
-        const int wg = warp / 4, lane0 = threadIdx.x % 128 == 0;
+        const int group = warp / 4;
         int it = 0;
 
-        auto release = [&](int stage) {
-            if (PAIR == 2) {
-                if (threadIdx.x % 128 < 2)
-                    barrier_arrive_at(&empty[stage], threadIdx.x % 128);
-            } else if (lane0) {
-                barrier_arrive(&empty[stage]);
-            }
-        };
         grid_wait();
-        for (int u = worker; u < units; u += workers) {
+        grid_release();
+        for (int u = blockIdx.x; u < units; u += gridDim.x) {
             const int n0 = u % job.n_tiles * BN, split = u / job.n_tiles % job.splits;
-            const int mt = u / job.n_tiles / job.splits * PAIR + rank;
+            const int mt = u / job.n_tiles / job.splits;
             const int k0 = (int)((int64_t)job.k_blocks * split / job.splits);
             const int k1 = (int)((int64_t)job.k_blocks * (split + 1) / job.splits);
             float d[BN / 2];
@@ -257,7 +263,8 @@ __global__ __launch_bounds__(WG_THREADS, (wg_shape<BN, PAIR>::PER_SM)) void prod
                 char *at = smem + stage * shape::STAGE;
 
                 barrier_wait(&full[stage], it / shape::STAGES & 1);
-                const uint64_t a = wgmma_operand(at + wg * (W_TILE_BYTES / 2)), b = wgmma_operand(at + W_TILE_BYTES);
+                const uint64_t a = wgmma_operand(at + group * (W_TILE_BYTES / 2));
+                const uint64_t b = wgmma_operand(at + shape::W_BYTES);
                 wgmma_begin();
 #pragma unroll
                 for (int kk = 0; kk < TILE_K / 16; kk++)
@@ -265,37 +272,31 @@ __global__ __launch_bounds__(WG_THREADS, (wg_shape<BN, PAIR>::PER_SM)) void prod
                 wgmma_commit();
                 if (kb > k0) {
                     wgmma_wait<1>();
-                    release((it - 1) % shape::STAGES);
+                    if (threadIdx.x % 128 == 0)
+                        barrier_arrive(&empty[(it - 1) % shape::STAGES]);
                 }
             }
             wgmma_wait<0>();
-            release((it - 1) % shape::STAGES);
-            if (mt < job.m_tiles) {
-                const int m = mt * TILE_M + warp * 16;
-                const float(*f)[4] = (const float(*)[4])d;
-                if (job.swiglu)
-                    put_swiglu<BN / 8>(job, f, m, n0);
-                else
-                    put_sums<BN / 8>(job, f, m, n0, split);
-            }
+            if (threadIdx.x % 128 == 0)
+                barrier_arrive(&empty[(it - 1) % shape::STAGES]);
+            const int m = mt * (GROUPS * 64) + warp * 16;
+            const float(*f)[4] = (const float(*)[4])d;
+            if (!job.swiglu)
+                put_sums<BN / 8>(job, f, m, n0, split);
+            else if (shape::STAGED)
+                stage_swiglu<BN / 8>(job, f, smem + shape::STAGES * shape::STAGE, mt, n0);
+            else
+                put_swiglu<BN / 8>(job, f, m, n0);
         }
+        if (job.swiglu && shape::STAGED && threadIdx.x == 0)
+            bulk_store_wait<0>();
     }
-    __syncwarp();
-    if (PAIR == 2)
-        cluster_sync(); /* nobody leaves while the other still copies to it or arrives at its barriers */
 #else
     (void)job;
 #endif
 }
 
 /* --- launching --- */
-
-/* Multiprocessor time of a launch, in units of one column of one k block: full waves, and a constant a wave for filling
- * and emptying the pipeline. */
-static double cost(int units, int places, int bn, int k)
-{
-    return (double)((units + places - 1) / places) * ((bn < 64 ? 64 : bn) * (double)k + 512);
-}
 
 template <int BN> static enum err_code run_mma(product_job job, const struct gpu *g, struct err *e)
 {
@@ -307,22 +308,23 @@ template <int BN> static enum err_code run_mma(product_job job, const struct gpu
     return launch(g, "product_mma", product_mma<BN>, dim3(units < most ? units : most), MMA_THREADS, smem, 1, e, job);
 }
 
-template <int BN, int PAIR> static enum err_code run_wgmma(product_job job, const struct gpu *g, struct err *e)
+template <int BN, int GROUPS, int PER_SM>
+static enum err_code run_wgmma(product_job job, const struct gpu *g, struct err *e)
 {
-    using shape = wg_shape<BN, PAIR>;
+    using shape = wg_shape<BN, GROUPS, PER_SM>;
 
     job.n_tiles = (job.rows + BN - 1) / BN;
-    int units = (job.m_tiles + PAIR - 1) / PAIR * job.splits * job.n_tiles, most = g->sms / PAIR * shape::PER_SM;
-    return launch(g, "product_wgmma", product_wgmma<BN, PAIR>, dim3((units < most ? units : most) * PAIR), WG_THREADS,
-                  shape::SMEM, PAIR, e, job);
+    const int units = job.m_tiles * (2 / GROUPS) * job.splits * job.n_tiles, most = g->sms * PER_SM;
+    return launch(g, "product_wgmma", product_wgmma<BN, GROUPS, PER_SM>, dim3(units < most ? units : most),
+                  shape::THREADS, shape::SMEM, 1, e, job);
 }
 
-static enum err_code run(product_job job, const struct gpu *g, struct err *e)
+/* The width of the tiles: the fewest rounds of blocks over the multiprocessors, counted in columns. */
+static int choose_width(const product_job &job, const struct gpu *g)
 {
     static const int widths[] = {8, 16, 32, 64, 96, 128, 192, 256};
-    const int k = job.k_blocks / job.splits;
-    int bn = 0;
-    double best = 0;
+    int best = 0;
+    double least = 0;
 
     for (int i = 0; i < 8; i++) {
         const int w = widths[i], n_tiles = (job.rows + w - 1) / w;
@@ -330,30 +332,58 @@ static enum err_code run(product_job job, const struct gpu *g, struct err *e)
             continue;
         if (n_tiles > 1 && w < 128)
             continue;
-        const double c = cost(job.m_tiles * job.splits * n_tiles, g->sms, w, k);
-        if (!bn || c < best) {
-            bn = w;
-            best = c;
+        const int units = job.m_tiles * job.splits * n_tiles;
+        /* a narrow tile loads the weights again for fewer columns */
+        const double c = (double)((units + g->sms - 1) / g->sms) * (w + 64);
+        if (!best || c < least) {
+            best = w;
+            least = c;
         }
     }
+    return best;
+}
+
+/* 100 width + 10 warpgroups + blocks a multiprocessor.  Few rows: as many blocks as can be, to ask for all the memory
+ * gives; more: deep pipelines, one block a multiprocessor. */
+static int variant(const product_job &job, int width, const struct gpu *g)
+{
+    const int units = job.m_tiles * job.splits;
+
+    if (width == 8)
+        return units > 2 * g->sms ? 822 : job.swiglu ? 812 : 813;
+    if (width == 16)
+        return units > 2 * g->sms ? 1622 : 1612;
+    if (width == 128 && units > g->sms)
+        return 12822;
+    return width * 100 + 21;
+}
+
+static enum err_code run(product_job job, const struct gpu *g, struct err *e)
+{
+    const int width = choose_width(job, g);
+
     if (!g->wgmma)
-        switch (bn) {
+        switch (width) {
         case 8: return run_mma<8>(job, g, e);
         case 16: return run_mma<16>(job, g, e);
         case 32: return run_mma<32>(job, g, e);
         case 64: return run_mma<64>(job, g, e);
         default: return run_mma<128>(job, g, e);
         }
-    const bool pair = job.rows > 256;
-    switch (bn) {
-    case 8: return run_wgmma<8, 1>(job, g, e);
-    case 16: return run_wgmma<16, 1>(job, g, e);
-    case 32: return run_wgmma<32, 1>(job, g, e);
-    case 64: return run_wgmma<64, 1>(job, g, e);
-    case 96: return run_wgmma<96, 1>(job, g, e);
-    case 128: return pair ? run_wgmma<128, 2>(job, g, e) : run_wgmma<128, 1>(job, g, e);
-    case 192: return pair ? run_wgmma<192, 2>(job, g, e) : run_wgmma<192, 1>(job, g, e);
-    default: return pair ? run_wgmma<256, 2>(job, g, e) : run_wgmma<256, 1>(job, g, e);
+    switch (g->force ? g->force : variant(job, width, g)) {
+    case 822: return run_wgmma<8, 2, 2>(job, g, e);
+    case 813: return run_wgmma<8, 1, 3>(job, g, e);
+    case 812: return run_wgmma<8, 1, 2>(job, g, e);
+    case 1622: return run_wgmma<16, 2, 2>(job, g, e);
+    case 1612: return run_wgmma<16, 1, 2>(job, g, e);
+    case 3221: return run_wgmma<32, 2, 1>(job, g, e);
+    case 6421: return run_wgmma<64, 2, 1>(job, g, e);
+    case 9621: return run_wgmma<96, 2, 1>(job, g, e);
+    case 12822: return run_wgmma<128, 2, 2>(job, g, e);
+    case 12821: return run_wgmma<128, 2, 1>(job, g, e);
+    case 19221: return run_wgmma<192, 2, 1>(job, g, e);
+    case 25621: return run_wgmma<256, 2, 1>(job, g, e);
+    default: return err_set(e, ERR_DEVICE, ERR_STOP, "product: no variant %d", g->force);
     }
 }
 
@@ -403,19 +433,19 @@ template <int BN> static enum err_code allow_mma(struct err *e)
     return allow(product_mma<BN>, MMA_STAGES * (W_TILE_BYTES + BN * 128), e);
 }
 
-template <int BN, int PAIR> static enum err_code allow_wgmma(struct err *e)
+template <int BN, int GROUPS, int PER_SM> static enum err_code allow_wgmma(struct err *e)
 {
-    return allow(product_wgmma<BN, PAIR>, wg_shape<BN, PAIR>::SMEM, e);
+    return allow(product_wgmma<BN, GROUPS, PER_SM>, wg_shape<BN, GROUPS, PER_SM>::SMEM, e);
 }
 
 enum err_code product_prepare(const struct gpu *g, struct err *e)
 {
     typedef enum err_code step(struct err *);
     static step *const mma_steps[] = {allow_mma<8>, allow_mma<16>, allow_mma<32>, allow_mma<64>, allow_mma<128>};
-    static step *const wgmma_steps[] = {allow_wgmma<8, 1>,   allow_wgmma<16, 1>,  allow_wgmma<32, 1>,
-                                        allow_wgmma<64, 1>,  allow_wgmma<96, 1>,  allow_wgmma<128, 1>,
-                                        allow_wgmma<128, 2>, allow_wgmma<192, 1>, allow_wgmma<192, 2>,
-                                        allow_wgmma<256, 1>, allow_wgmma<256, 2>};
+    static step *const wgmma_steps[] = {allow_wgmma<8, 2, 2>,   allow_wgmma<8, 1, 3>,   allow_wgmma<8, 1, 2>,
+                                        allow_wgmma<16, 2, 2>,  allow_wgmma<16, 1, 2>,  allow_wgmma<32, 2, 1>,
+                                        allow_wgmma<64, 2, 1>,  allow_wgmma<96, 2, 1>,  allow_wgmma<128, 2, 2>,
+                                        allow_wgmma<128, 2, 1>, allow_wgmma<192, 2, 1>, allow_wgmma<256, 2, 1>};
     enum err_code rc = ERR_OK;
 
     for (size_t i = 0; i < sizeof mma_steps / sizeof *mma_steps && rc == ERR_OK; i++)
@@ -457,7 +487,8 @@ __device__ __forceinline__ bf16 to_bf16(const void *src, int dtype, size_t i)
 }
 
 /* A thread moves one chunk of eight columns; src need not be aligned beyond its elements. */
-__global__ void pack(bf16 *w, int k_blocks, const void *src, int dtype, int64_t rows, int k, int64_t first, int stride)
+__global__ void pack(bf16 *w, int m_tiles, int k_blocks, const void *src, int dtype, int64_t rows, int k, int64_t first,
+                     int stride)
 {
     const int chunks = k_blocks * (TILE_K / 8);
     const int64_t n = rows * chunks;
@@ -468,13 +499,13 @@ __global__ void pack(bf16 *w, int k_blocks, const void *src, int dtype, int64_t 
         alignas(16) bf16 v[8];
         for (int j = 0; j < 8; j++)
             v[j] = col + j < k ? to_bf16(src, dtype, (size_t)r * k + col + j) : (bf16)0;
-        *(uint4 *)(w + weight_at(first + r / 8 * stride + r % 8, col, k_blocks)) = *(const uint4 *)v;
+        *(uint4 *)(w + weight_at(first + r / 8 * stride + r % 8, col, m_tiles)) = *(const uint4 *)v;
     }
 }
 
 enum err_code matrix_pack(const struct matrix *a, const void *src, int dtype, int64_t rows, int64_t first, int stride,
                           const struct gpu *g, struct err *e)
 {
-    pack<<<g->sms * 8, 256, 0, g->stream>>>(a->w, a->k_blocks, src, dtype, rows, a->k, first, stride);
+    pack<<<g->sms * 8, 256, 0, g->stream>>>(a->w, a->m_tiles, a->k_blocks, src, dtype, rows, a->k, first, stride);
     return gpu_launched(g, cudaGetLastError(), "pack", e);
 }

@@ -36,16 +36,6 @@ __device__ __forceinline__ void barrier_arrive(uint64_t *b)
     asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(smem_address(b)) : "memory");
 }
 
-/* On the barrier at the same place in block `rank` of the cluster. */
-__device__ __forceinline__ void barrier_arrive_at(uint64_t *b, int rank)
-{
-    asm volatile("{\n.reg .b32 there;\n"
-                 "mapa.shared::cluster.u32 there, %0, %1;\n"
-                 "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [there];\n}" ::"r"(smem_address(b)),
-                 "r"(rank)
-                 : "memory");
-}
-
 __device__ __forceinline__ void barrier_wait(uint64_t *b, int parity)
 {
     asm volatile("{\n.reg .pred done;\n"
@@ -58,24 +48,19 @@ __device__ __forceinline__ void barrier_wait(uint64_t *b, int parity)
                  : "memory");
 }
 
-__device__ __forceinline__ void cluster_sync()
-{
-    asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
-}
-
-__device__ __forceinline__ int cluster_rank()
-{
-    uint32_t r;
-    asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(r));
-    return (int)r;
-}
-
 /* --- bulk copies from global to shared memory; they report to a barrier --- */
 
 __device__ __forceinline__ uint64_t policy_read_once()
 {
     uint64_t p;
     asm volatile("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(p));
+    return p;
+}
+
+__device__ __forceinline__ uint64_t policy_normal()
+{
+    uint64_t p;
+    asm volatile("createpolicy.fractional.L2::evict_normal.b64 %0, 1.0;" : "=l"(p));
     return p;
 }
 
@@ -95,13 +80,18 @@ __device__ __forceinline__ void bulk_copy(void *to, const void *from, uint32_t b
         : "memory");
 }
 
-/* To the same place in every block of the cluster whose bit is set. */
-__device__ __forceinline__ void bulk_copy_to(void *to, const void *from, uint32_t bytes, uint64_t *b, int blocks)
+/* From shared to global memory; one thread's stores are one group. */
+__device__ __forceinline__ void bulk_store(void *to, const void *from, uint32_t bytes)
 {
-    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1], %2, "
-                 "[%3], %4;" ::"r"(smem_address(to)),
-                 "l"(from), "r"(bytes), "r"(smem_address(b)), "h"((uint16_t)blocks)
+    asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;\n"
+                 "cp.async.bulk.commit_group;" ::"l"(to),
+                 "r"(smem_address(from)), "r"(bytes)
                  : "memory");
+}
+
+template <int LEFT> __device__ __forceinline__ void bulk_store_wait()
+{
+    asm volatile("cp.async.bulk.wait_group %0;" ::"n"(LEFT) : "memory");
 }
 
 /* --- products --- */

@@ -36,6 +36,7 @@ static void make_scene(struct gpu_test_run *t, struct scene *s, int heads, int k
     const int per_row = (POSITIONS + block_tokens - 1) / block_tokens, blocks = per_row * MAX_ROWS;
     struct err e = {0};
 
+    (void)gpu_ok(t, attention_prepare(&e), &e);
     s->heads = heads;
     s->kv_heads = kv_heads;
     s->d = d;

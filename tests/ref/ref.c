@@ -21,9 +21,9 @@ uint16_t ref_to_bf16(float v)
 }
 
 /* Tiles of 128 rows by 64 columns; the eight chunks of a row are permuted by the row's last three bits. */
-size_t ref_weight_at(int64_t row, int col, int k_blocks)
+size_t ref_weight_at(int64_t row, int col, int m_tiles)
 {
-    const int64_t tile = row / 128 * k_blocks + col / 64;
+    const int64_t tile = col / 64 * (int64_t)m_tiles + row / 128;
     const int chunk = col % 64 / 8 ^ (int)(row % 8);
 
     return (size_t)(tile * 128 * 64 + row % 128 * 64 + chunk * 8 + col % 8);

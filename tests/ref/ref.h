@@ -10,7 +10,7 @@ float ref_from_bf16(uint16_t v);
 uint16_t ref_to_bf16(float v); /* to nearest, ties to even */
 
 /* --- layouts (cuda/layout.cuh): where an element lies --- */
-size_t ref_weight_at(int64_t row, int col, int k_blocks);
+size_t ref_weight_at(int64_t row, int col, int m_tiles);
 size_t ref_act_at(int row, int col, int cap);
 size_t ref_key_at(int block, int t, int head, int i, int block_tokens, int kv_heads, int d);
 size_t ref_value_at(int block, int t, int head, int i, int block_tokens, int kv_heads, int d);
