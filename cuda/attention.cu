@@ -6,7 +6,8 @@
 
 #include <math_constants.h>
 
-static const int DECODE_WARPS = 4, DECODE_HEADS = 8, PROMPT_WARPS = 4, PROMPT_COLUMNS = 16;
+static const int DECODE_WARPS = 4, DECODE_HEADS = 8, PROMPT_WARPS = ATTENTION_TILES, PROMPT_COLUMNS = 16,
+                 PROMPT_STAGES = 3, ROPE_WARPS = 8, ROPE_HEADS = 3;
 static const float LOG2_E = 1.4426950408889634f;
 
 /* --- RoPE, norm, append: one head, one warp; the same for both kinds of step --- */
@@ -39,26 +40,45 @@ template <int D> __device__ __forceinline__ head<D> head_load(const qkv_parts &p
     return h;
 }
 
+/* What a head is turned and scaled by: constants, read before the wait. */
+template <int D> struct turning {
+    float2 turn[head<D>::E];                  /* cos, sin */
+    float q_lo[head<D>::E], q_hi[head<D>::E]; /* norm weights */
+    float k_lo[head<D>::E], k_hi[head<D>::E];
+
+    __device__ __forceinline__ void load(const attention &a, int pos)
+    {
+        const int i = threadIdx.x % 32 * head<D>::E;
+
+        for (int e = 0; e < head<D>::E; e++) {
+            turn[e] = *(const float2 *)(a.rope + ((size_t)pos * (D / 2) + i + e) * 2);
+            if (a.q_norm) {
+                q_lo[e] = __bfloat162float(__ushort_as_bfloat16(a.q_norm[i + e]));
+                q_hi[e] = __bfloat162float(__ushort_as_bfloat16(a.q_norm[D / 2 + i + e]));
+                k_lo[e] = __bfloat162float(__ushort_as_bfloat16(a.k_norm[i + e]));
+                k_hi[e] = __bfloat162float(__ushort_as_bfloat16(a.k_norm[D / 2 + i + e]));
+            }
+        }
+    }
+};
+
 template <int D>
-__device__ __forceinline__ void head_rope_norm(head<D> &h, const float *rope, int pos, const bf16 *w, float eps)
+__device__ __forceinline__ void head_rope_norm(head<D> &h, const attention &a, const turning<D> &by, bool is_k)
 {
-    constexpr int E = head<D>::E;
-    const int lane = threadIdx.x % 32;
     float sum = 0;
 
-    for (int e = 0; e < E; e++) {
-        const float2 t = *(const float2 *)(rope + ((size_t)pos * (D / 2) + lane * E + e) * 2);
-        const float a = h.lo[e], b = h.hi[e];
-        h.lo[e] = a * t.x - b * t.y;
-        h.hi[e] = b * t.x + a * t.y;
+    for (int e = 0; e < head<D>::E; e++) {
+        const float lo = h.lo[e], hi = h.hi[e];
+        h.lo[e] = lo * by.turn[e].x - hi * by.turn[e].y;
+        h.hi[e] = hi * by.turn[e].x + lo * by.turn[e].y;
         sum += h.lo[e] * h.lo[e] + h.hi[e] * h.hi[e];
     }
-    if (!w)
+    if (!a.q_norm)
         return;
-    const float scale = rsqrtf(warp_sum(sum) / D + eps);
-    for (int e = 0; e < E; e++) {
-        h.lo[e] *= scale * __bfloat162float(__ushort_as_bfloat16(w[lane * E + e]));
-        h.hi[e] *= scale * __bfloat162float(__ushort_as_bfloat16(w[D / 2 + lane * E + e]));
+    const float scale = rsqrtf(warp_sum(sum) / D + a.eps);
+    for (int e = 0; e < head<D>::E; e++) {
+        h.lo[e] *= scale * (is_k ? by.k_lo[e] : by.q_lo[e]);
+        h.hi[e] *= scale * (is_k ? by.k_hi[e] : by.q_hi[e]);
     }
 }
 
@@ -79,15 +99,11 @@ template <int D> __device__ __forceinline__ void head_append(const head<D> &h, b
     constexpr int E = head<D>::E;
     const int lane = threadIdx.x % 32;
 
+    if (!is_k)
+        sub += SUB_TOKENS * D;
     for (int e = 0; e < E; e++) {
-        const int i = lane * E + e;
-        if (is_k) {
-            sub[k_at(t, i)] = rounded(h.lo[e]);
-            sub[k_at(t, D / 2 + i)] = rounded(h.hi[e]);
-        } else {
-            sub[SUB_TOKENS * D + v_at(t, i)] = rounded(h.lo[e]);
-            sub[SUB_TOKENS * D + v_at(t, D / 2 + i)] = rounded(h.hi[e]);
-        }
+        sub[kv_element(t, lane * E + e, D)] = rounded(h.lo[e]);
+        sub[kv_element(t, D / 2 + lane * E + e, D)] = rounded(h.hi[e]);
     }
 }
 
@@ -104,42 +120,47 @@ template <int D> __device__ __forceinline__ void head_store(const head<D> &h, bf
 
 /* --- sixteen positions against N * 8 columns (a column is a query token's head), one warp --- */
 
-template <int D> struct fragments {
-    uint4 k[D / 32][2], v[D / 16]; /* A fragments */
+/* A row's blocks, thirty-two numbers at a time in a warp's lanes: no load lies between a position and its address. */
+template <int D> struct blocks {
+    const int *table;
+    int first, mine; /* first: of the thirty-two; mine: the lane's number */
 
-    __device__ __forceinline__ void load(const bf16 *sub)
+    __device__ __forceinline__ void open(const attention &a, int row, bool is_there)
     {
-        const int lane = threadIdx.x % 32;
+        table = a.tables + (size_t)row * a.max_blocks;
+        first = 0;
+        mine = is_there && (int)threadIdx.x % 32 < a.max_blocks ? table[threadIdx.x % 32] : 0;
+    }
 
-#pragma unroll
-        for (int b = 0; b < D / 32; b++)
-            for (int j = 0; j < 2; j++)
-                k[b][j] = *(const uint4 *)(sub + ((b * 2 + j) * 32 + lane) * 8);
-#pragma unroll
-        for (int p = 0; p < D / 16; p++)
-            v[p] = *(const uint4 *)(sub + SUB_TOKENS * D + (p * 32 + lane) * 8);
+    /* The sub-block of position t; all lanes ask for the same. */
+    __device__ __forceinline__ const char *at(const attention &a, int t, int kv_head)
+    {
+        const int i = t / a.block_tokens;
+        if (i - first >= 32 || i < first) {
+            first = i / 32 * 32;
+            mine = first + (int)threadIdx.x % 32 < a.max_blocks ? table[first + threadIdx.x % 32] : 0;
+        }
+        const int block = __shfl_sync(0xffffffff, mine, i - first);
+        return (const char *)(a.kv + kv_at(block, t % a.block_tokens / SUB_TOKENS, kv_head, a.block_tokens / SUB_TOKENS,
+                                           a.kv_heads, D));
     }
 };
 
-/* A warp's request for a sub-block, K and V, to shared memory: one group of asynchronous copies, empty if !is_there. */
-template <int D> __device__ __forceinline__ void request(char *to, const bf16 *sub, bool is_there)
+/* `threads` threads copy a sub-block, K and V, to shared memory: one group of asynchronous copies, empty without from. */
+template <int D> __device__ __forceinline__ void request(char *to, const char *from, int thread, int threads)
 {
     const uint32_t at = (uint32_t)__cvta_generic_to_shared(to);
 
-    if (is_there)
-#pragma unroll
-        for (int i = 0; i < SUB_TOKENS * D * 4 / 512; i++) {
-            const int byte = (i * 32 + threadIdx.x % 32) * 16;
-            asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(at + byte), "l"((const char *)sub + byte)
-                         : "memory");
-        }
+    if (from)
+        for (int i = thread * 16; i < SUB_TOKENS * D * 4; i += threads * 16)
+            asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(at + i), "l"(from + i) : "memory");
     asm volatile("cp.async.commit_group;" ::: "memory");
 }
 
 template <int D, int N> struct columns {
-    uint4 q[N][D / 32];     /* B fragments */
-    float o[N][D / 16][4];  /* [d, column] */
-    float m[N][2], l[N][2]; /* running maximum (times log2 e / sqrt d) and the lane's part of the sum */
+    uint32_t q[N][D / 16][2]; /* B fragments */
+    float o[N][D / 16][4];    /* [d, column] */
+    float m[N][2], l[N][2];   /* running maximum (times log2 e / sqrt d) and the lane's part of the sum */
 
     __device__ __forceinline__ void clear()
     {
@@ -155,28 +176,42 @@ template <int D, int N> struct columns {
 
     /* limit[n][i]: the last position that column 8 n + 2 c + i sees; first: position of the sub-block's first token;
      * last: last position that any column sees: what lies behind it may be anything, not a number included. */
-    __device__ __forceinline__ void attend(fragments<D> &f, int first, const int (&limit)[N][2], int last, float scale)
+    __device__ __forceinline__ void attend(const char *sub, int first, const int (&limit)[N][2], int last, float scale)
     {
         const int lane = threadIdx.x % 32, g = lane / 4, c = lane % 4;
-        uint4(&k)[D / 32][2] = f.k, (&v)[D / 16] = f.v;
-        float s[N][4];
+        const int half = lane / 8 % 2, far_half = lane / 16, r = lane % 8; /* of ldmatrix's addresses; r: swizzle too */
+        const uint32_t at = (uint32_t)__cvta_generic_to_shared(sub);
+        uint32_t v[D / 16][4];
+        float s[N][4], odd[N][4]; /* two chains of products */
 
 #pragma unroll
-        for (int n = 0; n < N; n++) {
-            s[n][0] = s[n][1] = s[n][2] = s[n][3] = 0;
+        for (int n = 0; n < N; n++)
 #pragma unroll
-            for (int b = 0; b < D / 32; b++) {
-                mma(s[n], k[b][0].x, k[b][1].x, k[b][0].y, k[b][1].y, q[n][b].x, q[n][b].y);
-                mma(s[n], k[b][0].z, k[b][1].z, k[b][0].w, k[b][1].w, q[n][b].z, q[n][b].w);
-            }
+            for (int i = 0; i < 4; i++)
+                s[n][i] = odd[n][i] = 0;
+#pragma unroll
+        for (int b = 0; b < D / 16; b++) {
+            uint32_t k[4];
+            ldmatrix4(k, at + (half * 8 + r) * (D * 2) + (((b * 2 + far_half) ^ r) << 4));
+#pragma unroll
+            for (int n = 0; n < N; n++)
+                mma(b % 2 ? odd[n] : s[n], k[0], k[1], k[2], k[3], q[n][b][0], q[n][b][1]);
         }
+#pragma unroll
+        for (int n = 0; n < N; n++)
+#pragma unroll
+            for (int i = 0; i < 4; i++)
+                s[n][i] += odd[n][i];
+#pragma unroll
+        for (int b = 0; b < D / 16; b++)
+            ldmatrix4_transposed(v[b], at + (SUB_TOKENS + far_half * 8 + r) * (D * 2) + (((b * 2 + half) ^ r) << 4));
         if (first + SUB_TOKENS - 1 > last) { /* 0 times not-a-number is not 0 */
             const int t = first + c * 2;
             const uint32_t near = (t <= last ? 0xffffu : 0) | (t + 1 <= last ? 0xffff0000u : 0);
             const uint32_t far = (t + 8 <= last ? 0xffffu : 0) | (t + 9 <= last ? 0xffff0000u : 0);
 #pragma unroll
-            for (int p = 0; p < D / 16; p++)
-                v[p].x &= near, v[p].y &= near, v[p].z &= far, v[p].w &= far;
+            for (int b = 0; b < D / 16; b++)
+                v[b][0] &= near, v[b][1] &= near, v[b][2] &= far, v[b][3] &= far;
         }
 #pragma unroll
         for (int n = 0; n < N; n++) {
@@ -200,7 +235,7 @@ template <int D, int N> struct columns {
 #pragma unroll
             for (int p = 0; p < D / 16; p++) {
                 o[n][p][0] *= keep[0], o[n][p][1] *= keep[1], o[n][p][2] *= keep[0], o[n][p][3] *= keep[1];
-                mma(o[n][p], v[p].x, v[p].y, v[p].z, v[p].w, b0, b1);
+                mma(o[n][p], v[p][0], v[p][1], v[p][2], v[p][3], b0, b1);
             }
         }
     }
@@ -232,8 +267,8 @@ template <int D> struct decode_smem {
 /* Heads of the new token: queries to shared memory, key and value there and to the cache.  Task i: query head i, then
  * the key, then the value; a warp takes i and i + DECODE_WARPS and so on, two loads at a time. */
 template <int D>
-__device__ __forceinline__ void new_token(decode_smem<D> &sm, const attention &a, const qkv_parts &p, int slot, int row,
-                                          int pos, int kv_head, int first_head, int n_heads)
+__device__ __forceinline__ void new_token(decode_smem<D> &sm, const attention &a, const qkv_parts &p, int slot, int pos,
+                                          int kv_head, int first_head, int n_heads, const turning<D> &by, bf16 *sub)
 {
     const int warp = threadIdx.x / 32, tasks = n_heads + 2;
     const int k_col = (a.heads + kv_head) * D, v_col = (a.heads + a.kv_heads + kv_head) * D;
@@ -251,10 +286,10 @@ __device__ __forceinline__ void new_token(decode_smem<D> &sm, const attention &a
             if (task >= tasks)
                 break;
             if (task <= n_heads)
-                head_rope_norm<D>(h[j], a.rope, pos, task < n_heads ? a.q_norm : a.k_norm, a.eps);
+                head_rope_norm<D>(h[j], a, by, task == n_heads);
             head_store<D>(h[j], task < n_heads ? sm.q[task] : task == n_heads ? sm.k : sm.v);
             if (task >= n_heads) /* with several groups of query heads each writes the same bits */
-                head_append<D>(h[j], sub_block<D>(a, row, pos, kv_head), pos % SUB_TOKENS, task == n_heads);
+                head_append<D>(h[j], sub, pos % SUB_TOKENS, task == n_heads);
         }
     }
     for (int i = n_heads + warp; i < DECODE_HEADS; i += DECODE_WARPS) {
@@ -278,41 +313,45 @@ __global__ __launch_bounds__(DECODE_WARPS * 32, 3) void attention_decode_kernel(
     /* The step's lists and what earlier steps left in the cache are there before this pass begins: no need to wait.  The
      * new token's key and value are put in once they are known. */
     const int row = rows[slot], pos = positions[slot];
+    blocks<D> list;
+    list.open(a, row, row >= 0);
     for (int i = 0; i < 2; i++) {
         const int t = warp * SUB_TOKENS + i * round;
-        const bool is_there = row >= 0 && t <= pos;
-        request<D>(sm.kv[warp][i], is_there ? sub_block<D>(a, row, t, kv_head) : NULL, is_there);
+        request<D>(sm.kv[warp][i], row >= 0 && t <= pos ? list.at(a, t, kv_head) : NULL, lane, 32);
     }
+    turning<D> by;
+    by.load(a, pos);
+    bf16 *sub_of_new = (bf16 *)list.at(a, pos, kv_head);
     grid_wait();
     grid_release();
     if (row < 0)
         return;
-    new_token<D>(sm, a, p, slot, row, pos, kv_head, kv_head * group + h0, n_heads);
+    new_token<D>(sm, a, p, slot, pos, kv_head, kv_head * group + h0, n_heads, by, sub_of_new);
     __syncthreads();
 
     columns<D, 1> s;
     const int limit[1][2] = {{pos, pos}};
     const float scale = LOG2_E * rsqrtf((float)D);
-    for (int b = 0; b < D / 32; b++)
-        s.q[0][b] = *(const uint4 *)&sm.q[g][b * 32 + c * 8];
+    for (int b = 0; b < D / 16; b++) {
+        s.q[0][b][0] = *(const uint32_t *)&sm.q[g][b * 16 + c * 2];
+        s.q[0][b][1] = *(const uint32_t *)&sm.q[g][b * 16 + c * 2 + 8];
+    }
     s.clear();
     for (int t = warp * SUB_TOKENS, i = 0; t <= pos; t += round, i ^= 1) {
         bf16 *sub = (bf16 *)sm.kv[warp][i];
-        fragments<D> f;
         asm volatile("cp.async.wait_group 1;" ::: "memory");
         __syncwarp();
         if (t + SUB_TOKENS > pos) {
             for (int e = lane; e < D; e += 32) {
-                sub[k_at(pos - t, e)] = sm.k[e];
-                sub[SUB_TOKENS * D + v_at(pos - t, e)] = sm.v[e];
+                sub[kv_element(pos - t, e, D)] = sm.k[e];
+                sub[SUB_TOKENS * D + kv_element(pos - t, e, D)] = sm.v[e];
             }
             __syncwarp();
         }
-        f.load(sub);
-        s.attend(f, t, limit, pos, scale);
+        s.attend(sm.kv[warp][i], t, limit, pos, scale);
         __syncwarp();
         const int next = t + 2 * round;
-        request<D>(sm.kv[warp][i], next <= pos ? sub_block<D>(a, row, next, kv_head) : NULL, next <= pos);
+        request<D>(sm.kv[warp][i], next <= pos ? list.at(a, next, kv_head) : NULL, lane, 32);
     }
     s.finish();
     asm volatile("cp.async.wait_group 0;" ::: "memory");
@@ -350,38 +389,51 @@ __global__ __launch_bounds__(DECODE_WARPS * 32, 3) void attention_decode_kernel(
 
 /* --- prompts --- */
 
+/* A block a token; a warp takes some heads at a time. */
 template <int D>
-__global__ __launch_bounds__(256) void rope_append_kernel(const attention a, const qkv_parts p, const int *rows,
-                                                          const int *positions, bf16 *q)
+__global__ __launch_bounds__(ROPE_WARPS * 32) void rope_append_kernel(const attention a, const qkv_parts p,
+                                                                      const int *rows, const int *positions, bf16 *q)
 {
-    const int slot = blockIdx.x, i = blockIdx.y * 8 + threadIdx.x / 32;
+    const int slot = blockIdx.x, all = a.heads + 2 * a.kv_heads;
 
+    const int row = rows[slot], pos = positions[slot];
+    turning<D> by;
+    by.load(a, pos);
     grid_wait();
     grid_release();
-    if (i >= a.heads + 2 * a.kv_heads)
-        return;
-    const int row = rows[slot], pos = positions[slot];
-    head<D> h = head_load<D>(p, slot, i * D);
-    if (i < a.heads) {
-        head_rope_norm<D>(h, a.rope, pos, a.q_norm, a.eps);
-        head_store<D>(h, q + ((size_t)slot * a.heads + i) * D);
-        return;
+    for (int first = threadIdx.x / 32; first < all; first += ROPE_WARPS * ROPE_HEADS) {
+        head<D> h[ROPE_HEADS];
+#pragma unroll
+        for (int j = 0; j < ROPE_HEADS; j++)
+            h[j] = head_load<D>(p, slot, min(first + j * ROPE_WARPS, all - 1) * D);
+#pragma unroll
+        for (int j = 0; j < ROPE_HEADS; j++) {
+            const int i = first + j * ROPE_WARPS;
+            if (i >= all)
+                break;
+            if (i < a.heads) {
+                head_rope_norm<D>(h[j], a, by, false);
+                head_store<D>(h[j], q + ((size_t)slot * a.heads + i) * D);
+                continue;
+            }
+            const bool is_k = i < a.heads + a.kv_heads;
+            const int kv_head = is_k ? i - a.heads : i - a.heads - a.kv_heads;
+            if (is_k)
+                head_rope_norm<D>(h[j], a, by, true);
+            head_append<D>(h[j], sub_block<D>(a, row, pos, kv_head), pos % SUB_TOKENS, is_k);
+        }
     }
-    const bool is_k = i < a.heads + a.kv_heads;
-    const int kv_head = is_k ? i - a.heads : i - a.heads - a.kv_heads;
-    if (is_k)
-        head_rope_norm<D>(h, a.rope, pos, a.k_norm, a.eps);
-    head_append<D>(h, sub_block<D>(a, row, pos, kv_head), pos % SUB_TOKENS, is_k);
 }
 
+/* A block's tiles are of one row: all its warps go through the row's sub-blocks together. */
 template <int D>
-__global__ __launch_bounds__(PROMPT_WARPS * 32) void attention_prompt_kernel(const attention a, const bf16 *q,
-                                                                             const query_tile *tiles, int n_tiles,
-                                                                             bf16 *out, int out_cap)
+__global__ __launch_bounds__(PROMPT_WARPS * 32, 3) void attention_prompt_kernel(const attention a, const bf16 *q,
+                                                                                const query_tile *tiles, bf16 *out,
+                                                                                int out_cap)
 {
-    constexpr int N = PROMPT_COLUMNS / 8;
+    constexpr int N = PROMPT_COLUMNS / 8, BYTES = SUB_TOKENS * D * 4;
+    __shared__ __align__(128) char kv[PROMPT_STAGES][BYTES];
     const int lane = threadIdx.x % 32, g = lane / 4, c = lane % 4;
-    const int tile = blockIdx.x * PROMPT_WARPS + threadIdx.x / 32;
     const int group = a.heads / a.kv_heads, groups = (group + PROMPT_COLUMNS - 1) / PROMPT_COLUMNS;
     const int kv_head = blockIdx.y / groups, h0 = blockIdx.y % groups * PROMPT_COLUMNS;
     const int width = min(group, PROMPT_COLUMNS); /* columns of a token */
@@ -389,34 +441,45 @@ __global__ __launch_bounds__(PROMPT_WARPS * 32) void attention_prompt_kernel(con
 
     grid_wait();
     grid_release();
-    if (tile >= n_tiles)
-        return;
-    const query_tile t = tiles[tile];
-    const int last = t.pos + t.count - 1;
+    const query_tile *block = tiles + blockIdx.x * PROMPT_WARPS;
+    const query_tile t = block[threadIdx.x / 32];
+    const int last = t.pos + t.count - 1, end = block[PROMPT_WARPS - 1].pos + max(block[PROMPT_WARPS - 1].count - 1, 0);
     columns<D, N> s;
     int limit[N][2];
 
+    blocks<D> list;
+    list.open(a, t.row, true);
+    auto ask = [&](int first) {
+        request<D>(kv[first / SUB_TOKENS % PROMPT_STAGES], first <= end ? list.at(a, first, kv_head) : NULL,
+                   threadIdx.x, PROMPT_WARPS * 32);
+    };
+    ask(0);
+    ask(SUB_TOKENS);
 #pragma unroll
     for (int n = 0; n < N; n++) {
         const int token = (n * 8 + g) / width, h = (n * 8 + g) % width;
         const bool is_used = token < t.count && h < n_heads;
+        const bf16 *from = q + ((size_t)(t.slot + token) * a.heads + kv_head * group + h0 + h) * D + c * 2;
 #pragma unroll
-        for (int b = 0; b < D / 32; b++)
-            s.q[n][b] = is_used
-                            ? *(const uint4 *)(q + ((size_t)(t.slot + token) * a.heads + kv_head * group + h0 + h) * D +
-                                               b * 32 + c * 8)
-                            : make_uint4(0, 0, 0, 0);
+        for (int b = 0; b < D / 16; b++)
+#pragma unroll
+            for (int i = 0; i < 2; i++)
+                s.q[n][b][i] = is_used ? *(const uint32_t *)(from + b * 16 + i * 8) : 0;
 #pragma unroll
         for (int i = 0; i < 2; i++)
             limit[n][i] = min(last, t.pos + (n * 8 + c * 2 + i) / width);
     }
     s.clear();
     const float scale = LOG2_E * rsqrtf((float)D);
-    for (int first = 0; first <= last; first += SUB_TOKENS) {
-        fragments<D> f;
-        f.load(sub_block<D>(a, t.row, first, kv_head));
-        s.attend(f, first, limit, last, scale);
+    for (int first = 0; first <= end; first += SUB_TOKENS) {
+        asm volatile("cp.async.wait_group 1;" ::: "memory");
+        __syncthreads(); /* all have the sub-block, and are done with the one before, whose place is asked for now */
+        ask(first + 2 * SUB_TOKENS);
+        if (first <= last && t.count > 0) {
+            s.attend(kv[first / SUB_TOKENS % PROMPT_STAGES], first, limit, last, scale);
+        }
     }
+    asm volatile("cp.async.wait_group 0;" ::: "memory");
     s.finish();
 #pragma unroll
     for (int n = 0; n < N; n++) {
@@ -487,10 +550,11 @@ enum err_code attention_decode(const struct attention *a, const struct qkv_parts
 enum err_code rope_append(const struct attention *a, const struct qkv_parts *p, const int *row, const int *pos,
                           int tokens, bf16 *q, const struct gpu *g, struct err *e)
 {
-    const dim3 grid(tokens, (a->heads + 2 * a->kv_heads + 7) / 8);
+    const dim3 grid(tokens);
 
-    return a->d == 128 ? launch(g, "rope_append", rope_append_kernel<128>, grid, 256, 0, 1, e, *a, *p, row, pos, q)
-                       : launch(g, "rope_append", rope_append_kernel<64>, grid, 256, 0, 1, e, *a, *p, row, pos, q);
+    return a->d == 128
+               ? launch(g, "rope_append", rope_append_kernel<128>, grid, ROPE_WARPS * 32, 0, 1, e, *a, *p, row, pos, q)
+               : launch(g, "rope_append", rope_append_kernel<64>, grid, ROPE_WARPS * 32, 0, 1, e, *a, *p, row, pos, q);
 }
 
 int attention_tile_tokens(const struct attention *a)
@@ -504,10 +568,10 @@ enum err_code attention_prompt(const struct attention *a, const bf16 *q, const s
                                bf16 *out, int out_cap, const struct gpu *g, struct err *e)
 {
     const int groups = (a->heads / a->kv_heads + PROMPT_COLUMNS - 1) / PROMPT_COLUMNS;
-    const dim3 grid((n_tiles + PROMPT_WARPS - 1) / PROMPT_WARPS, a->kv_heads * groups);
+    const dim3 grid(n_tiles / ATTENTION_TILES, a->kv_heads * groups);
 
     return a->d == 128 ? launch(g, "attention_prompt", attention_prompt_kernel<128>, grid, PROMPT_WARPS * 32, 0, 1, e,
-                                *a, q, tiles, n_tiles, out, out_cap)
+                                *a, q, tiles, out, out_cap)
                        : launch(g, "attention_prompt", attention_prompt_kernel<64>, grid, PROMPT_WARPS * 32, 0, 1, e,
-                                *a, q, tiles, n_tiles, out, out_cap);
+                                *a, q, tiles, out, out_cap);
 }

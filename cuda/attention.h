@@ -43,7 +43,9 @@ MUST_CHECK enum err_code attention_decode(const struct attention *a, const struc
 MUST_CHECK enum err_code rope_append(const struct attention *a, const struct qkv_parts *p, const int *row,
                                      const int *pos, int tokens, bf16 *q, const struct gpu *g, struct err *e);
 
-/* A tile: count tokens of one row, side by side: slots slot.., positions pos.. */
+/* A tile: count tokens of one row, side by side: slots slot.., positions pos..  Tiles come in blocks of ATTENTION_TILES,
+ * all of one row, positions rising; a block is filled up with tiles of count 0, whose pos is the row's last one. */
+enum { ATTENTION_TILES = 4 };
 struct query_tile {
     int slot, count, row, pos;
 };

@@ -148,7 +148,7 @@ static enum err_code open_turns(struct backend *b, struct err *e)
     b->copies_at = b->joins_at + f->rows * ORDER_INTS;
     b->grows_at = b->copies_at + b->copy_cap * 2;
     b->fixed = b->grows_at + b->grow_cap * 3;
-    b->buffer_ints = b->fixed + f->rows * (1 + 4 + 3) + (f->step_tokens + f->rows) * 7 + f->rows * 256 +
+    b->buffer_ints = b->fixed + f->rows * (1 + 4 + 3) + (f->step_tokens + 4 * f->rows) * 4 + f->rows * 256 +
                      2 * (f->positions + f->table.max_blocks);
     b->buffer_ints = (int)round_up((size_t)b->buffer_ints);
     b->rows = calloc(rows, sizeof *b->rows);
@@ -369,7 +369,7 @@ static enum err_code cuda_join(struct backend *b, const struct row_join *j, stru
     struct row_mirror *row = &b->rows[j->row];
     struct turn *t = open_turn(b);
     /* what step() appends must find room in any case */
-    const int reserved = b->f.rows * (1 + 4 + 3) + (b->f.step_tokens + b->f.rows) * 4;
+    const int reserved = b->f.rows * (1 + 4 + 3) + (b->f.step_tokens + 4 * b->f.rows) * 4;
     enum err_code rc;
 
     if (t->n_joins == b->f.rows || t->used + j->n_tokens + j->n_blocks + reserved > b->buffer_ints ||
@@ -454,8 +454,9 @@ static int add_tiles(struct backend *b, struct turn *t, int row, int pos, int n,
     const int each = attention_tile_tokens(&shape);
     int tiles = 0;
 
-    for (int i = 0; i < n; i += each, tiles++) {
-        const int32_t tile[4] = {slot + i, n - i < each ? n - i : each, row, pos + i};
+    for (int i = 0; i < n || tiles % ATTENTION_TILES != 0; i += each, tiles++) {
+        const int left = i < n ? n - i : 0; /* none: only to fill the block */
+        const int32_t tile[4] = {slot + (left ? i : 0), left < each ? left : each, row, pos + (left ? i : n - 1)};
         (void)append(t, tile, 4); /* they follow each other: the first one's place is the list's */
     }
     return tiles;

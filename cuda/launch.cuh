@@ -1,7 +1,8 @@
 /* launch.cuh -- how kernels are launched and how one waits for the kernel before it.
- * Every kernel of the forward pass calls grid_wait() before it touches what another kernel writes or reads, and
- * grid_release() as soon as its successor may start to load weights.  A kernel that is released early must wait itself
- * before it ends: so the wait of its successor covers everything that came before. */
+ * Every kernel of the forward pass waits for its predecessor, grid_wait(), and only then lets its successor start,
+ * grid_release(), which may run ahead up to its own grid_wait().  So when a kernel starts, everything before its
+ * predecessor is complete: it may read that before it waits, weights too, but nothing that the predecessor writes, and
+ * it may write nothing.  (Releasing first and waiting then was tried: results were wrong now and then.) */
 #ifndef CUDA_LAUNCH_CUH
 #define CUDA_LAUNCH_CUH
 

@@ -6,8 +6,8 @@
  *   cores' 128-byte swizzle expects, and free of bank conflicts for ldmatrix.  Padding is zero.
  * Packed activations [rows, k]: per block of 64 columns all rows, 128 bytes a row, the same permutation.  Eight rows are
  *   a unit: any run of rows that starts at a multiple of eight can be copied to shared memory as it is.
- * KV cache: per layer, block and kv head, sub-blocks of 16 positions: K [16, d] then V [16, d], each in the order in
- *   which a warp's lanes hold the fragments of m16n8k16 products, 16 bytes a lane, 512 bytes a step. */
+ * KV cache: per layer, block and kv head, sub-blocks of 16 positions: K [16, d], then V [16, d], 16-byte chunks permuted by
+ *   the position's last three bits: 4 d bytes a position, copied to shared memory as they are. */
 #ifndef CUDA_LAYOUT_CUH
 #define CUDA_LAYOUT_CUH
 
@@ -33,15 +33,10 @@ __host__ __device__ static inline size_t act_at(int row, int col, int cap)
     return ((size_t)(col / TILE_K) * cap + row) * TILE_K + (((col % TILE_K) / 8 ^ (row & 7)) * 8) + col % 8;
 }
 
-/* Element (t, i) of a sub-block's K, t < 16, i < d; the same for its V, which follows at 16 * d. */
-__host__ __device__ static inline int k_at(int t, int i)
+/* Element (t, i) of a sub-block's K, t < 16, i < d; its V follows at 16 * d, in the same order. */
+__host__ __device__ static inline int kv_element(int t, int i, int d)
 {
-    return ((((i / 32) * 2 + t / 8) * 8 + t % 8) * 4 + (i / 8) % 4) * 8 + i % 8;
-}
-
-__host__ __device__ static inline int v_at(int t, int i)
-{
-    return (((i / 16) * 8 + i % 8) * 4 + (t % 8) / 2) * 8 + ((t / 8) * 2 + (i / 8) % 2) * 2 + t % 2;
+    return t * d + ((i / 8 ^ (t & 7)) * 8) + i % 8;
 }
 
 /* Offset of sub-block `sub` of `block`, for one kv head, in elements. */

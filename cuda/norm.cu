@@ -21,10 +21,10 @@ __device__ __forceinline__ float block_sum(float v)
     return v;
 }
 
-/* v: the thread's chunks of eight columns, chunk i at column 8 (i * THREADS + threadIdx.x) */
+/* v: the thread's chunks of eight columns, chunk i at column 8 (i * THREADS + threadIdx.x); w: its part of the weights */
 template <int CHUNKS>
-__device__ __forceinline__ void put_norm(const float (*v)[8], bf16 *y, int row, int cap, const bf16 *w, float eps,
-                                         int hidden)
+__device__ __forceinline__ void put_norm(const float (*v)[8], bf16 *y, int row, int cap, const uint4 (&w)[CHUNKS],
+                                         float eps, int hidden)
 {
     float sum = 0;
 
@@ -38,8 +38,7 @@ __device__ __forceinline__ void put_norm(const float (*v)[8], bf16 *y, int row, 
     for (int i = 0; i < CHUNKS; i++) {
         const int col = (i * THREADS + threadIdx.x) * 8;
         if (col < hidden) {
-            const uint4 wv = *(const uint4 *)(w + col);
-            const uint32_t ws[4] = {wv.x, wv.y, wv.z, wv.w};
+            const uint32_t ws[4] = {w[i].x, w[i].y, w[i].z, w[i].w};
             uint32_t o[4];
             for (int j = 0; j < 4; j++) {
                 const float2 f = __bfloat1622float2(*(const __nv_bfloat162 *)&ws[j]);
@@ -50,13 +49,24 @@ __device__ __forceinline__ void put_norm(const float (*v)[8], bf16 *y, int row, 
     }
 }
 
+template <int CHUNKS> __device__ __forceinline__ void get_weights(uint4 (&to)[CHUNKS], const bf16 *w, int hidden)
+{
+#pragma unroll
+    for (int i = 0; i < CHUNKS; i++) {
+        const int col = (i * THREADS + threadIdx.x) * 8;
+        to[i] = col < hidden ? *(const uint4 *)(w + col) : make_uint4(0, 0, 0, 0);
+    }
+}
+
 template <int CHUNKS>
 __global__ __launch_bounds__(THREADS) void embed_norm_kernel(float *x, bf16 *y, int cap, const bf16 *table, int m_tiles,
                                                              const int *tokens, const bf16 *w, float eps, int hidden)
 {
     const int row = blockIdx.x;
     float v[CHUNKS][8];
+    uint4 weights[CHUNKS];
 
+    get_weights<CHUNKS>(weights, w, hidden);
     grid_wait();
     grid_release();
     const int token = tokens[row];
@@ -78,7 +88,7 @@ __global__ __launch_bounds__(THREADS) void embed_norm_kernel(float *x, bf16 *y, 
             to[1] = make_float4(v[i][4], v[i][5], v[i][6], v[i][7]);
         }
     }
-    put_norm<CHUNKS>(v, y, row, cap, w, eps, hidden);
+    put_norm<CHUNKS>(v, y, row, cap, weights, eps, hidden);
 }
 
 template <int CHUNKS>
@@ -87,10 +97,22 @@ __global__ __launch_bounds__(THREADS) void residual_norm_kernel(float *x, const 
                                                                 const bf16 *w, float eps, int hidden)
 {
     float v[CHUNKS][8];
+    float4 old[CHUNKS][2];
+    uint4 weights[CHUNKS];
 
+    /* x and pick are older than the kernel before this one: they are there already (launch.cuh) */
+    const int row = pick ? pick[blockIdx.x] : blockIdx.x;
+    get_weights<CHUNKS>(weights, w, hidden);
+#pragma unroll
+    for (int i = 0; i < CHUNKS; i++) {
+        const int col = (i * THREADS + threadIdx.x) * 8;
+        if (col < hidden) {
+            old[i][0] = *(const float4 *)(x + (size_t)row * hidden + col);
+            old[i][1] = *(const float4 *)(x + (size_t)row * hidden + col + 4);
+        }
+    }
     grid_wait();
     grid_release();
-    const int row = pick ? pick[blockIdx.x] : blockIdx.x;
 #pragma unroll
     for (int i = 0; i < CHUNKS; i++) {
         const int col = (i * THREADS + threadIdx.x) * 8;
@@ -98,8 +120,6 @@ __global__ __launch_bounds__(THREADS) void residual_norm_kernel(float *x, const 
             v[i][j] = 0;
         if (col >= hidden)
             continue;
-        float4 *to = (float4 *)(x + (size_t)row * hidden + col);
-        float4 a = to[0], b = to[1];
 #pragma unroll 4
         for (int s = 0; s < splits; s++) {
             const float4 *p = (const float4 *)(part + ((size_t)s * part_cap + row) * ld + col);
@@ -107,14 +127,14 @@ __global__ __launch_bounds__(THREADS) void residual_norm_kernel(float *x, const 
             v[i][0] += pa.x, v[i][1] += pa.y, v[i][2] += pa.z, v[i][3] += pa.w;
             v[i][4] += pb.x, v[i][5] += pb.y, v[i][6] += pb.z, v[i][7] += pb.w;
         }
-        a = make_float4(a.x + v[i][0], a.y + v[i][1], a.z + v[i][2], a.w + v[i][3]);
-        b = make_float4(b.x + v[i][4], b.y + v[i][5], b.z + v[i][6], b.w + v[i][7]);
-        to[0] = a;
-        to[1] = b;
-        v[i][0] = a.x, v[i][1] = a.y, v[i][2] = a.z, v[i][3] = a.w;
-        v[i][4] = b.x, v[i][5] = b.y, v[i][6] = b.z, v[i][7] = b.w;
+        const float4 a = old[i][0], b = old[i][1];
+        v[i][0] += a.x, v[i][1] += a.y, v[i][2] += a.z, v[i][3] += a.w;
+        v[i][4] += b.x, v[i][5] += b.y, v[i][6] += b.z, v[i][7] += b.w;
+        float4 *to = (float4 *)(x + (size_t)row * hidden + col);
+        to[0] = make_float4(v[i][0], v[i][1], v[i][2], v[i][3]);
+        to[1] = make_float4(v[i][4], v[i][5], v[i][6], v[i][7]);
     }
-    put_norm<CHUNKS>(v, y, first + blockIdx.x, cap, w, eps, hidden);
+    put_norm<CHUNKS>(v, y, first + blockIdx.x, cap, weights, eps, hidden);
 }
 
 static int chunks_of(int hidden)

@@ -84,7 +84,7 @@ static void place_all(struct pass *f, char *base)
                      &f->lists.feed_pos, &f->lists.pick, &f->lists.sample_row, &f->lists.sample_pos, &f->lists.turn};
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
         *lists[i] = take(base, &used, slots * sizeof(int));
-    f->lists.tiles = take(base, &used, slots * sizeof(struct query_tile));
+    f->lists.tiles = take(base, &used, 4 * slots * sizeof(struct query_tile)); /* blocks of four, not all full */
     f->workspace_bytes = used;
 }
 

@@ -67,14 +67,6 @@ __device__ __forceinline__ void copy16(uint32_t to, const void *from)
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory");
 }
 
-__device__ __forceinline__ void ldmatrix4(uint32_t (&r)[4], uint32_t at)
-{
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
-                 : "r"(at)
-                 : "memory");
-}
-
 static const int MMA_THREADS = 256, MMA_STAGES = 3;
 
 template <int BN> __global__ __launch_bounds__(MMA_THREADS) void product_mma(const product_job job)
@@ -334,7 +326,7 @@ static int choose_width(const product_job &job, const struct gpu *g)
             continue;
         const int units = job.m_tiles * job.splits * n_tiles;
         /* a narrow tile loads the weights again for fewer columns */
-        const double c = (double)((units + g->sms - 1) / g->sms) * (w + 64);
+        const double c = (double)((units + g->sms - 1) / g->sms) * (w + 160);
         if (!best || c < least) {
             best = w;
             least = c;
@@ -464,13 +456,11 @@ void matrix_shape(struct matrix *a, int m, int k, const struct gpu *g)
     a->k = k;
     a->m_tiles = (m + TILE_M - 1) / TILE_M;
     a->k_blocks = (k + TILE_K - 1) / TILE_K;
-    a->splits = g->sms / a->m_tiles;
-    if (a->splits > 6)
-        a->splits = 6;
-    if (a->splits > a->k_blocks / 8)
-        a->splits = a->k_blocks / 8;
-    if (a->splits < 1)
-        a->splits = 1;
+    a->splits = 1;
+    /* enough units for a good part of the card, and none longer than half a megabyte of weights where that can be */
+    while (a->m_tiles * a->splits * 2 <= g->sms && a->k_blocks / a->splits >= 16 &&
+           (a->m_tiles * a->splits < 48 || a->k_blocks / a->splits > 32))
+        a->splits *= 2;
 }
 
 size_t matrix_bytes(const struct matrix *a)

@@ -155,11 +155,14 @@ static void feed(struct gpu_test_run *t, const struct scene *s, const int *from,
         return;
     const int cap = (slots + 7) / 8 * 8;
     int *row = gpu_host(t, (size_t)slots * 4), *pos = gpu_host(t, (size_t)slots * 4);
-    struct query_tile *tiles = gpu_host(t, (size_t)slots * sizeof *tiles);
+    struct query_tile *tiles = gpu_host(t, (size_t)(slots + 4 * MAX_ROWS) * sizeof *tiles);
     slots = 0;
     for (int r = 0; r < s->rows; r++) {
-        for (int p = from[r]; p < to[r]; p += each)
-            tiles[n_tiles++] = (struct query_tile){slots + p - from[r], to[r] - p < each ? to[r] - p : each, r, p};
+        for (int p = from[r]; to[r] > from[r] && (p < to[r] || n_tiles % ATTENTION_TILES != 0); p += each) {
+            const int left = p < to[r] ? to[r] - p : 0;
+            tiles[n_tiles++] = (struct query_tile){left ? slots + p - from[r] : slots, left < each ? left : each, r,
+                                                   left ? p : to[r] - 1};
+        }
         for (int p = from[r]; p < to[r]; p++, slots++) {
             row[slots] = r;
             pos[slots] = p;

@@ -195,9 +195,12 @@ static void small_pool(struct gpu_test_run *t)
     struct rig g;
     int differ = 0, back = 0;
 
+    /* Translations use little of the output that they are allowed, and the engine counts on that; then come rows that
+     * use all of it */
+    const struct sampling endless = {.temperature = 3, .top_p = 1, .repetition_penalty = 1.3f, .seed = 5};
     for (int i = 0; i < N; i++) {
-        set_job(&roomy[i], &v.cases[i], &greedy);
-        set_job(&tight[i], &v.cases[i], &greedy);
+        set_job(&roomy[i], &v.cases[i], i % 2 && i > N / 4 ? &endless : &greedy);
+        set_job(&tight[i], &v.cases[i], i % 2 && i > N / 4 ? &endless : &greedy);
     }
     if (open_rig(t, &g, &translate_worker_backend, &(struct backend_options){.rows = 64}, true))
         run_jobs(t, &g, roomy, N);
@@ -209,11 +212,11 @@ static void small_pool(struct gpu_test_run *t)
         engine_get_stats(g.en, &stats);
         (void)gpu_expect(t, stats.blocks_free + stats.blocks_cached == stats.blocks_total, "blocks are lost");
         for (int i = 0; i < N; i++) {
-            differ += !same(&roomy[i], &tight[i]);
+            differ += tight[i].r.sampling.temperature <= 0 && !same(&roomy[i], &tight[i]);
             back += tight[i].r.times_put_back;
         }
-        printf("    %d blocks: %d rows were put back, %d of %d outputs differ from those with room\n", g.info.blocks,
-               back, differ, N);
+        printf("    %d blocks: %d rows were put back, %d greedy outputs of %d differ from those with room\n",
+               g.info.blocks, back, differ, N);
         (void)gpu_expect(t, back > 0, "nothing was put back");
         (void)gpu_expect(t, differ <= N / 50, "too many differ");
     }

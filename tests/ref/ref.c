@@ -36,27 +36,23 @@ size_t ref_act_at(int row, int col, int cap)
     return ((size_t)(col / 64) * (size_t)cap + (size_t)row) * 64 + (size_t)(chunk * 8 + col % 8);
 }
 
-/* Sub-blocks of sixteen positions, K then V: fragments of m16n8k16, lane by lane. */
-static size_t sub_block_at(int block, int t, int head, int block_tokens, int kv_heads, int d)
+/* Sub-blocks of sixteen positions, K then V, chunks of eight permuted by the position. */
+static size_t kv_at(int block, int t, int head, int i, int block_tokens, int kv_heads, int d, int is_value)
 {
-    return (((size_t)block * (size_t)kv_heads + (size_t)head) * (size_t)(block_tokens / 16) + (size_t)(t / 16)) * 32 *
-           (size_t)d;
+    const size_t sub =
+        ((size_t)block * (size_t)kv_heads + (size_t)head) * (size_t)(block_tokens / 16) + (size_t)(t / 16);
+
+    return (sub * 2 + (size_t)is_value) * 16 * (size_t)d + (size_t)(t % 16 * d + (i / 8 ^ t % 8) * 8 + i % 8);
 }
 
 size_t ref_key_at(int block, int t, int head, int i, int block_tokens, int kv_heads, int d)
 {
-    const int step = i / 32, half = t % 16 / 8, lane = t % 8 * 4 + i / 8 % 4;
-
-    return sub_block_at(block, t, head, block_tokens, kv_heads, d) +
-           (size_t)(((step * 2 + half) * 32 + lane) * 8 + i % 8);
+    return kv_at(block, t, head, i, block_tokens, kv_heads, d, 0);
 }
 
 size_t ref_value_at(int block, int t, int head, int i, int block_tokens, int kv_heads, int d)
 {
-    const int step = i / 16, lane = i % 8 * 4 + t % 8 / 2, reg = t % 16 / 8 * 2 + i / 8 % 2;
-
-    return sub_block_at(block, t, head, block_tokens, kv_heads, d) +
-           (size_t)(16 * d + (step * 32 + lane) * 8 + reg * 2 + t % 2);
+    return kv_at(block, t, head, i, block_tokens, kv_heads, d, 1);
 }
 
 double ref_dot(const float *w, const float *x, int k)
