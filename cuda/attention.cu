@@ -87,11 +87,18 @@ __device__ __forceinline__ bf16 rounded(float v)
     return __bfloat16_as_ushort(__float2bfloat16_rn(v));
 }
 
+/* The sub-block of position t in its block. */
+template <int D> __device__ __forceinline__ bf16 *sub_block_in(const attention &a, int block, int t, int kv_head)
+{
+    const int shift = a.block_shift - SUB_SHIFT; /* of sub-blocks a block */
+    const int sub = (((block * a.kv_heads + kv_head) << shift) + (t >> SUB_SHIFT & ((1 << shift) - 1)));
+    return a.kv + (size_t)(unsigned)sub * (2 * SUB_TOKENS * D);
+}
+
 /* Where the sub-block of position t lies. */
 template <int D> __device__ __forceinline__ bf16 *sub_block(const attention &a, int row, int t, int kv_head)
 {
-    const int block = a.tables[(size_t)row * a.max_blocks + t / a.block_tokens];
-    return a.kv + kv_at(block, t % a.block_tokens / SUB_TOKENS, kv_head, a.block_tokens / SUB_TOKENS, a.kv_heads, D);
+    return sub_block_in<D>(a, a.tables[(size_t)row * a.max_blocks + (t >> a.block_shift)], t, kv_head);
 }
 
 template <int D> __device__ __forceinline__ void head_append(const head<D> &h, bf16 *sub, int t, bool is_k)
@@ -135,25 +142,27 @@ template <int D> struct blocks {
     /* The sub-block of position t; all lanes ask for the same. */
     __device__ __forceinline__ const char *at(const attention &a, int t, int kv_head)
     {
-        const int i = t / a.block_tokens;
+        const int i = t >> a.block_shift;
         if (i - first >= 32 || i < first) {
             first = i / 32 * 32;
             mine = first + (int)threadIdx.x % 32 < a.max_blocks ? table[first + threadIdx.x % 32] : 0;
         }
         const int block = __shfl_sync(0xffffffff, mine, i - first);
-        return (const char *)(a.kv + kv_at(block, t % a.block_tokens / SUB_TOKENS, kv_head, a.block_tokens / SUB_TOKENS,
-                                           a.kv_heads, D));
+        return (const char *)sub_block_in<D>(a, block, t, kv_head);
     }
 };
 
-/* `threads` threads copy a sub-block, K and V, to shared memory: one group of asynchronous copies, empty without from. */
-template <int D> __device__ __forceinline__ void request(char *to, const char *from, int thread, int threads)
+/* THREADS threads copy a sub-block, K and V, to shared memory: one group of asynchronous copies, empty without from. */
+template <int D, int THREADS> __device__ __forceinline__ void request(char *to, const char *from, int thread)
 {
-    const uint32_t at = (uint32_t)__cvta_generic_to_shared(to);
+    const uint32_t at = (uint32_t)__cvta_generic_to_shared(to) + thread * 16;
 
-    if (from)
-        for (int i = thread * 16; i < SUB_TOKENS * D * 4; i += threads * 16)
+    if (from) {
+        from += thread * 16;
+#pragma unroll
+        for (int i = 0; i < SUB_TOKENS * D * 4; i += THREADS * 16)
             asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(at + i), "l"(from + i) : "memory");
+    }
     asm volatile("cp.async.commit_group;" ::: "memory");
 }
 
@@ -180,7 +189,10 @@ template <int D, int N> struct columns {
     {
         const int lane = threadIdx.x % 32, g = lane / 4, c = lane % 4;
         const int half = lane / 8 % 2, far_half = lane / 16, r = lane % 8; /* of ldmatrix's addresses; r: swizzle too */
+        /* sub lies at a multiple of 1,024: the chunk's number can be exchanged by an exclusive or */
         const uint32_t at = (uint32_t)__cvta_generic_to_shared(sub);
+        const uint32_t k_at = at + (half * 8 + r) * (D * 2) + ((far_half ^ r) << 4);
+        const uint32_t v_at = at + (SUB_TOKENS + far_half * 8 + r) * (D * 2) + ((half ^ r) << 4);
         uint32_t v[D / 16][4];
         float s[N][4], odd[N][4]; /* two chains of products */
 
@@ -192,7 +204,7 @@ template <int D, int N> struct columns {
 #pragma unroll
         for (int b = 0; b < D / 16; b++) {
             uint32_t k[4];
-            ldmatrix4(k, at + (half * 8 + r) * (D * 2) + (((b * 2 + far_half) ^ r) << 4));
+            ldmatrix4(k, k_at ^ (b << 5));
 #pragma unroll
             for (int n = 0; n < N; n++)
                 mma(b % 2 ? odd[n] : s[n], k[0], k[1], k[2], k[3], q[n][b][0], q[n][b][1]);
@@ -204,7 +216,7 @@ template <int D, int N> struct columns {
                 s[n][i] += odd[n][i];
 #pragma unroll
         for (int b = 0; b < D / 16; b++)
-            ldmatrix4_transposed(v[b], at + (SUB_TOKENS + far_half * 8 + r) * (D * 2) + (((b * 2 + half) ^ r) << 4));
+            ldmatrix4_transposed(v[b], v_at ^ (b << 5));
         if (first + SUB_TOKENS - 1 > last) { /* 0 times not-a-number is not 0 */
             const int t = first + c * 2;
             const uint32_t near = (t <= last ? 0xffffu : 0) | (t + 1 <= last ? 0xffff0000u : 0);
@@ -232,11 +244,14 @@ template <int D, int N> struct columns {
                 l[n][i] = l[n][i] * keep[i] + (s[n][i] + s[n][2 + i]);
             }
             const uint32_t b0 = transposed(pack2(s[n][0], s[n][1])), b1 = transposed(pack2(s[n][2], s[n][3]));
+            if (__any_sync(0xffffffff,
+                           keep[0] != 1.0f || keep[1] != 1.0f)) /* a new maximum: rare after the first ones */
 #pragma unroll
-            for (int p = 0; p < D / 16; p++) {
-                o[n][p][0] *= keep[0], o[n][p][1] *= keep[1], o[n][p][2] *= keep[0], o[n][p][3] *= keep[1];
+                for (int p = 0; p < D / 16; p++)
+                    o[n][p][0] *= keep[0], o[n][p][1] *= keep[1], o[n][p][2] *= keep[0], o[n][p][3] *= keep[1];
+#pragma unroll
+            for (int p = 0; p < D / 16; p++)
                 mma(o[n][p], v[p][0], v[p][1], v[p][2], v[p][3], b0, b1);
-            }
         }
     }
 
@@ -303,7 +318,7 @@ __global__ __launch_bounds__(DECODE_WARPS * 32, 3) void attention_decode_kernel(
                                                                                 const int *rows, const int *positions,
                                                                                 bf16 *out, int out_cap)
 {
-    extern __shared__ __align__(128) char smem_raw[];
+    extern __shared__ __align__(1024) char smem_raw[];
     decode_smem<D> &sm = *(decode_smem<D> *)smem_raw;
     const int slot = blockIdx.x, warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, c = lane % 4;
     const int group = a.heads / a.kv_heads, groups = (group + DECODE_HEADS - 1) / DECODE_HEADS;
@@ -317,7 +332,7 @@ __global__ __launch_bounds__(DECODE_WARPS * 32, 3) void attention_decode_kernel(
     list.open(a, row, row >= 0);
     for (int i = 0; i < 2; i++) {
         const int t = warp * SUB_TOKENS + i * round;
-        request<D>(sm.kv[warp][i], row >= 0 && t <= pos ? list.at(a, t, kv_head) : NULL, lane, 32);
+        request<D, 32>(sm.kv[warp][i], row >= 0 && t <= pos ? list.at(a, t, kv_head) : NULL, lane);
     }
     turning<D> by;
     by.load(a, pos);
@@ -351,7 +366,7 @@ __global__ __launch_bounds__(DECODE_WARPS * 32, 3) void attention_decode_kernel(
         s.attend(sm.kv[warp][i], t, limit, pos, scale);
         __syncwarp();
         const int next = t + 2 * round;
-        request<D>(sm.kv[warp][i], next <= pos ? list.at(a, next, kv_head) : NULL, lane, 32);
+        request<D, 32>(sm.kv[warp][i], next <= pos ? list.at(a, next, kv_head) : NULL, lane);
     }
     s.finish();
     asm volatile("cp.async.wait_group 0;" ::: "memory");
@@ -432,7 +447,7 @@ __global__ __launch_bounds__(PROMPT_WARPS * 32, 3) void attention_prompt_kernel(
                                                                                 int out_cap)
 {
     constexpr int N = PROMPT_COLUMNS / 8, BYTES = SUB_TOKENS * D * 4;
-    __shared__ __align__(128) char kv[PROMPT_STAGES][BYTES];
+    __shared__ __align__(1024) char kv[PROMPT_STAGES][BYTES];
     const int lane = threadIdx.x % 32, g = lane / 4, c = lane % 4;
     const int group = a.heads / a.kv_heads, groups = (group + PROMPT_COLUMNS - 1) / PROMPT_COLUMNS;
     const int kv_head = blockIdx.y / groups, h0 = blockIdx.y % groups * PROMPT_COLUMNS;
@@ -450,8 +465,8 @@ __global__ __launch_bounds__(PROMPT_WARPS * 32, 3) void attention_prompt_kernel(
     blocks<D> list;
     list.open(a, t.row, true);
     auto ask = [&](int first) {
-        request<D>(kv[first / SUB_TOKENS % PROMPT_STAGES], first <= end ? list.at(a, first, kv_head) : NULL,
-                   threadIdx.x, PROMPT_WARPS * 32);
+        request<D, PROMPT_WARPS * 32>(kv[first / SUB_TOKENS % PROMPT_STAGES],
+                                      first <= end ? list.at(a, first, kv_head) : NULL, threadIdx.x);
     };
     ask(0);
     ask(SUB_TOKENS);

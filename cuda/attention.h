@@ -13,7 +13,7 @@ extern "C" {
 
 struct attention {
     int heads, kv_heads, d;      /* d: 64 or 128 */
-    int block_tokens;            /* a multiple of 16 */
+    int block_shift;             /* a block has 1 << block_shift positions, at least 16 */
     int max_blocks;              /* of a row: pitch of tables */
     const int *tables;           /* [rows of the card, max_blocks] block numbers */
     const float *rope;           /* [positions, d / 2] cos, sin */

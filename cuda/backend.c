@@ -16,7 +16,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { RUN_AHEAD = 3, TURNS = RUN_AHEAD + 1, MAX_BUCKETS = 40, DEFAULT_ROWS = 512, DEFAULT_STEP_TOKENS = 2048 };
+enum {
+    RUN_AHEAD = 3,
+    TURNS = RUN_AHEAD + 1,
+    MAX_BUCKETS = 40,
+    MOST_ROWS = 1024,
+    LEAST_ROWS = 64,
+    TYPICAL_ROW = 256,
+    DEFAULT_STEP_TOKENS = 2048
+};
 enum { DEFAULT_POSITIONS = 8192, ORDER_INTS = (int)(sizeof(struct row_order) / sizeof(int)) };
 
 struct turn {
@@ -78,8 +86,8 @@ static enum err_code check_shape(const struct model *m, const struct backend_opt
         return err_set(e, ERR_UNSUPPORTED, ERR_STOP,
                        "cuda: hidden size %d, inner size %d: multiples of 8 are needed, the first at most %d",
                        d->hidden, d->inter, NORM_MAX_HIDDEN);
-    if (o->block_tokens % 16 != 0 || o->block_tokens < 0)
-        return err_set(e, ERR_CONFIG, ERR_STOP, "cuda: KV blocks of %d tokens: a multiple of 16 is needed",
+    if (o->block_tokens != 0 && (o->block_tokens < 16 || (o->block_tokens & (o->block_tokens - 1)) != 0))
+        return err_set(e, ERR_CONFIG, ERR_STOP, "cuda: KV blocks of %d tokens: a power of two from 16 on is needed",
                        o->block_tokens);
     return ERR_OK;
 }
@@ -92,12 +100,31 @@ static void choose_sizes(struct backend *b, const struct backend_options *o)
     f->g = &b->gpu;
     f->w = &b->weights;
     f->d = b->model->dims;
-    f->rows = o->rows > 0 ? o->rows : DEFAULT_ROWS;
+    f->rows = o->rows > 0 ? o->rows : MOST_ROWS;
     f->step_tokens = o->step_tokens > 0 ? o->step_tokens : DEFAULT_STEP_TOKENS;
     f->block_tokens = o->block_tokens > 0 ? o->block_tokens : 16;
     f->positions = o->max_positions > 0 ? o->max_positions : longest < DEFAULT_POSITIONS ? longest : DEFAULT_POSITIONS;
     if (f->d.vocab_used <= 0 || f->d.vocab_used > f->d.vocab)
         f->d.vocab_used = f->d.vocab;
+}
+
+/* Without a word on rows: as many as find room for TYPICAL_ROW tokens each. */
+static enum err_code choose_rows(struct backend *b, const struct backend_options *o, struct err *e)
+{
+    struct pass *f = &b->f;
+    size_t free_bytes, total_bytes;
+    enum err_code rc = gpu_check(cudaMemGetInfo(&free_bytes, &total_bytes), "cannot ask for free memory", e);
+
+    while (rc == ERR_OK && o->rows <= 0 && f->rows > LEAST_ROWS) {
+        const double may = (double)free_bytes * (o->memory_fraction > 0 ? o->memory_fraction : 0.9);
+        const double left = may - (double)b->weights.bytes - (double)f->workspace_bytes;
+        const double kv = o->kv_bytes && (double)o->kv_bytes < left ? (double)o->kv_bytes : left;
+        if (kv >= (double)f->rows * TYPICAL_ROW / f->block_tokens * (double)pass_block_bytes(f))
+            break;
+        f->rows /= 2;
+        pass_plan(f);
+    }
+    return rc;
 }
 
 /* How many blocks: what is asked for, or what memory_fraction leaves, but never more than all rows can fill. */
@@ -286,8 +313,8 @@ static enum err_code cuda_open(struct backend **out, const struct model *m, cons
     if ((rc = weights_plan(&b->weights, m, &b->gpu, e)) != ERR_OK)
         goto out;
     pass_plan(&b->f);
-    if ((rc = choose_blocks(b, o, e)) != ERR_OK || (rc = product_prepare(&b->gpu, e)) != ERR_OK ||
-        (rc = attention_prepare(e)) != ERR_OK ||
+    if ((rc = choose_rows(b, o, e)) != ERR_OK || (rc = choose_blocks(b, o, e)) != ERR_OK ||
+        (rc = product_prepare(&b->gpu, e)) != ERR_OK || (rc = attention_prepare(e)) != ERR_OK ||
         (rc = weights_load(&b->weights, m, o->random_weights, &b->gpu, e)) != ERR_OK ||
         (rc = pass_open(&b->f, e)) != ERR_OK || (rc = open_turns(b, e)) != ERR_OK || (rc = open_graphs(b, e)) != ERR_OK)
         goto out;

@@ -18,6 +18,7 @@
 #define TILE_K     64
 #define TILE_ELEMS (TILE_M * TILE_K)
 #define SUB_TOKENS 16
+#define SUB_SHIFT  4
 
 __host__ __device__ static inline size_t weight_at(int64_t row, int col, int m_tiles)
 {
@@ -37,12 +38,6 @@ __host__ __device__ static inline size_t act_at(int row, int col, int cap)
 __host__ __device__ static inline int kv_element(int t, int i, int d)
 {
     return t * d + ((i / 8 ^ (t & 7)) * 8) + i % 8;
-}
-
-/* Offset of sub-block `sub` of `block`, for one kv head, in elements. */
-__host__ __device__ static inline size_t kv_at(int block, int sub, int head, int subs, int kv_heads, int d)
-{
-    return (((size_t)block * kv_heads + head) * subs + sub) * (2 * SUB_TOKENS * d);
 }
 
 #endif

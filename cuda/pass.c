@@ -144,7 +144,7 @@ static struct attention attention_of(const struct pass *f, int layer)
     return (struct attention){.heads = f->d.heads,
                               .kv_heads = f->d.kv_heads,
                               .d = f->d.head_dim,
-                              .block_tokens = f->block_tokens,
+                              .block_shift = __builtin_ctz((unsigned)f->block_tokens),
                               .max_blocks = f->table.max_blocks,
                               .tables = f->table.tables,
                               .rope = f->rope,

@@ -54,7 +54,7 @@ static void make_scene(struct gpu_test_run *t, struct scene *s, int heads, int k
     s->a = (struct attention){.heads = heads,
                               .kv_heads = kv_heads,
                               .d = d,
-                              .block_tokens = block_tokens,
+                              .block_shift = __builtin_ctz((unsigned)block_tokens),
                               .max_blocks = per_row,
                               .eps = 1e-5f};
     s->a.tables = gpu_upload(t, s->tables, (size_t)blocks * sizeof(int));
