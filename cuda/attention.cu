@@ -320,9 +320,9 @@ __global__ __launch_bounds__(DECODE_WARPS * 32, 3) void attention_decode_kernel(
 {
     extern __shared__ __align__(1024) char smem_raw[];
     decode_smem<D> &sm = *(decode_smem<D> *)smem_raw;
-    const int slot = blockIdx.x, warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, c = lane % 4;
+    const int slot = blockIdx.y, warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, c = lane % 4;
     const int group = a.heads / a.kv_heads, groups = (group + DECODE_HEADS - 1) / DECODE_HEADS;
-    const int kv_head = blockIdx.y / groups, h0 = blockIdx.y % groups * DECODE_HEADS;
+    const int kv_head = blockIdx.x / groups, h0 = blockIdx.x % groups * DECODE_HEADS;
     const int n_heads = min(DECODE_HEADS, group - h0), round = DECODE_WARPS * SUB_TOKENS;
 
     /* The step's lists and what earlier steps left in the cache are there before this pass begins: no need to wait.  The
@@ -450,13 +450,13 @@ __global__ __launch_bounds__(PROMPT_WARPS * 32, 3) void attention_prompt_kernel(
     __shared__ __align__(1024) char kv[PROMPT_STAGES][BYTES];
     const int lane = threadIdx.x % 32, g = lane / 4, c = lane % 4;
     const int group = a.heads / a.kv_heads, groups = (group + PROMPT_COLUMNS - 1) / PROMPT_COLUMNS;
-    const int kv_head = blockIdx.y / groups, h0 = blockIdx.y % groups * PROMPT_COLUMNS;
+    const int kv_head = blockIdx.x / groups, h0 = blockIdx.x % groups * PROMPT_COLUMNS;
     const int width = min(group, PROMPT_COLUMNS); /* columns of a token */
     const int n_heads = min(width, group - h0);
 
     grid_wait();
     grid_release();
-    const query_tile *block = tiles + blockIdx.x * PROMPT_WARPS;
+    const query_tile *block = tiles + blockIdx.y * PROMPT_WARPS;
     const query_tile t = block[threadIdx.x / 32];
     const int last = t.pos + t.count - 1, end = block[PROMPT_WARPS - 1].pos + max(block[PROMPT_WARPS - 1].count - 1, 0);
     columns<D, N> s;
@@ -551,8 +551,8 @@ static enum err_code run_decode(const struct attention *a, const struct qkv_part
 {
     const int groups = (a->heads / a->kv_heads + DECODE_HEADS - 1) / DECODE_HEADS;
 
-    return launch(g, "attention_decode", attention_decode_kernel<D>, dim3(slots, a->kv_heads * groups),
-                  DECODE_WARPS * 32, sizeof(decode_smem<D>), 1, e, *a, *p, row, pos, out, out_cap);
+    return launch(g, "attention_decode", attention_decode_kernel<D>, dim3(a->kv_heads * groups, slots),
+                  DECODE_WARPS * 32, sizeof(decode_smem<D>), true, e, *a, *p, row, pos, out, out_cap);
 }
 
 enum err_code attention_decode(const struct attention *a, const struct qkv_parts *p, const int *row, const int *pos,
@@ -567,9 +567,10 @@ enum err_code rope_append(const struct attention *a, const struct qkv_parts *p, 
 {
     const dim3 grid(tokens);
 
-    return a->d == 128
-               ? launch(g, "rope_append", rope_append_kernel<128>, grid, ROPE_WARPS * 32, 0, 1, e, *a, *p, row, pos, q)
-               : launch(g, "rope_append", rope_append_kernel<64>, grid, ROPE_WARPS * 32, 0, 1, e, *a, *p, row, pos, q);
+    return a->d == 128 ? launch(g, "rope_append", rope_append_kernel<128>, grid, ROPE_WARPS * 32, 0, true, e, *a, *p,
+                                row, pos, q)
+                       : launch(g, "rope_append", rope_append_kernel<64>, grid, ROPE_WARPS * 32, 0, true, e, *a, *p,
+                                row, pos, q);
 }
 
 int attention_tile_tokens(const struct attention *a)
@@ -583,10 +584,10 @@ enum err_code attention_prompt(const struct attention *a, const bf16 *q, const s
                                bf16 *out, int out_cap, const struct gpu *g, struct err *e)
 {
     const int groups = (a->heads / a->kv_heads + PROMPT_COLUMNS - 1) / PROMPT_COLUMNS;
-    const dim3 grid(n_tiles / ATTENTION_TILES, a->kv_heads * groups);
+    const dim3 grid(a->kv_heads * groups, n_tiles / ATTENTION_TILES); /* heads first: a block of the cache as a whole */
 
-    return a->d == 128 ? launch(g, "attention_prompt", attention_prompt_kernel<128>, grid, PROMPT_WARPS * 32, 0, 1, e,
-                                *a, q, tiles, out, out_cap)
-                       : launch(g, "attention_prompt", attention_prompt_kernel<64>, grid, PROMPT_WARPS * 32, 0, 1, e,
+    return a->d == 128 ? launch(g, "attention_prompt", attention_prompt_kernel<128>, grid, PROMPT_WARPS * 32, 0, true,
+                                e, *a, q, tiles, out, out_cap)
+                       : launch(g, "attention_prompt", attention_prompt_kernel<64>, grid, PROMPT_WARPS * 32, 0, true, e,
                                 *a, q, tiles, out, out_cap);
 }

@@ -6,6 +6,11 @@
  * the end.  collect() waits for the oldest event.  The card reads the orders where they are, so a buffer is not written
  * again before its step was collected.
  *
+ * What a row computes depends on its own tokens and lengths alone, not on the bucket, the other rows, or how its prompt
+ * was cut.  One thing is not bitwise the same: keys and values of tokens that were decoded (kernels that split their
+ * sums) and of the same tokens fed again as a prompt after the row was put back (kernels that do not); they agree to
+ * rounding.
+ *
  * Row places.  Decoding rows have the places 0..slots of the logits, prompts that end the ones behind. */
 #include "cuda/ceiling.h"
 #include "cuda/pass.h"

@@ -24,28 +24,23 @@ __device__ __forceinline__ void grid_release()
 #endif
 }
 
-/* cluster: blocks a cluster; 0: the kernel is ordinary, it starts when everything before it is done. */
+/* early: it may start while its predecessor runs; otherwise when everything before it is done. */
 template <typename... P, typename... A>
 static enum err_code launch(const struct gpu *g, const char *name, void (*kernel)(P...), dim3 grid, int threads,
-                            size_t smem, int cluster, struct err *e, A... args)
+                            size_t smem, bool early, struct err *e, A... args)
 {
-    cudaLaunchAttribute attr[2];
+    cudaLaunchAttribute attr;
     cudaLaunchConfig_t cfg = {};
 
     cfg.gridDim = grid;
     cfg.blockDim = dim3(threads);
     cfg.dynamicSmemBytes = smem;
     cfg.stream = g->stream;
-    cfg.attrs = attr;
-    if (g->overlap && cluster > 0) {
-        attr[cfg.numAttrs].id = cudaLaunchAttributeProgrammaticStreamSerialization;
-        attr[cfg.numAttrs++].val.programmaticStreamSerializationAllowed = 1;
-    }
-    if (cluster > 1) {
-        attr[cfg.numAttrs].id = cudaLaunchAttributeClusterDimension;
-        attr[cfg.numAttrs].val.clusterDim.x = cluster;
-        attr[cfg.numAttrs].val.clusterDim.y = 1;
-        attr[cfg.numAttrs++].val.clusterDim.z = 1;
+    cfg.attrs = &attr;
+    if (g->overlap && early) {
+        attr.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+        attr.val.programmaticStreamSerializationAllowed = 1;
+        cfg.numAttrs = 1;
     }
     return gpu_launched(g, cudaLaunchKernelEx(&cfg, kernel, P(args)...), name, e);
 }

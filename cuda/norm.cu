@@ -150,8 +150,8 @@ template <int CHUNKS>
 static enum err_code run_embed(float *x, bf16 *y, int cap, const struct matrix *table, const int *token, int rows,
                                const struct norm *n, const struct gpu *g, struct err *e)
 {
-    /* the pass begins: from here on kernels may read the step's lists and older keys and values before they wait */
-    return launch(g, "embed_norm", embed_norm_kernel<CHUNKS>, dim3(rows), THREADS, 0, 0, e, x, y, cap, table->w,
+    /* the pass begins: ordinary, so that the step's lists are complete before anything of it starts */
+    return launch(g, "embed_norm", embed_norm_kernel<CHUNKS>, dim3(rows), THREADS, 0, false, e, x, y, cap, table->w,
                   table->m_tiles, token, n->w, n->eps, n->hidden);
 }
 
@@ -171,7 +171,7 @@ static enum err_code run_residual(float *x, const float *part, int splits, int p
                                   int first, const int *pick, int rows, const struct norm *n, const struct gpu *g,
                                   struct err *e)
 {
-    return launch(g, "residual_norm", residual_norm_kernel<CHUNKS>, dim3(rows), THREADS, 0, 1, e, x, part, splits,
+    return launch(g, "residual_norm", residual_norm_kernel<CHUNKS>, dim3(rows), THREADS, 0, true, e, x, part, splits,
                   part_cap, ld, y, cap, first, pick, n->w, n->eps, n->hidden);
 }
 

@@ -42,7 +42,7 @@ static size_t most(size_t a, size_t b)
     return a > b ? a : b;
 }
 
-/* Parts of sums: rows that decode leave `splits` of them, prompts one (all, where their order is to be the same). */
+/* Parts of sums: rows that decode leave `splits` of them, prompts one. */
 static size_t part_floats(const struct pass *f)
 {
     const struct layer *l = &f->w->layers[0];
@@ -52,7 +52,7 @@ static size_t part_floats(const struct pass *f)
     for (int i = 0; i < 3; i++) {
         const size_t ld = (size_t)matrix_ld(all[i]), splits = (size_t)all[i]->splits;
         n = most(n, splits * (size_t)f->rows * ld);
-        n = most(n, (f->strict ? splits : 1) * (size_t)f->step_tokens * ld);
+        n = most(n, (size_t)f->step_tokens * ld);
     }
     return n;
 }
@@ -165,9 +165,9 @@ static enum err_code layer_run(const struct pass *f, int layer, int rows, int ti
     const struct layer *l = &f->w->layers[layer];
     const struct attention a = attention_of(f, layer);
     const struct norm post = norm_of(f, l->post_norm);
-    const bool is_decode = tiles < 0, is_split = is_decode || f->strict;
-    const struct qkv_parts parts = {f->part, is_split ? l->qkv.splits : 1, rows, matrix_ld(&l->qkv)};
-    const int o_splits = is_split ? l->o.splits : 1, down_splits = is_split ? l->down.splits : 1;
+    const bool is_decode = tiles < 0;
+    const struct qkv_parts parts = {f->part, is_decode ? l->qkv.splits : 1, rows, matrix_ld(&l->qkv)};
+    const int o_splits = is_decode ? l->o.splits : 1, down_splits = is_decode ? l->down.splits : 1;
     enum err_code rc;
 
     if ((rc = product_sums(&l->qkv, f->normed, f->cap, rows, parts.splits, f->part, rows, f->g, e)) != ERR_OK)
@@ -198,8 +198,8 @@ static enum err_code layers_run(const struct pass *f, const int *token, int rows
         rc = layer_run(f, i, rows, tiles, e);
         if (rc == ERR_OK && i + 1 < f->d.layers) {
             const struct norm next = norm_of(f, f->w->layers[i + 1].input_norm);
-            rc = residual_norm(f->x, f->part, tiles < 0 || f->strict ? down->splits : 1, rows, matrix_ld(down),
-                               f->normed, f->cap, 0, NULL, rows, &next, f->g, e);
+            rc = residual_norm(f->x, f->part, tiles < 0 ? down->splits : 1, rows, matrix_ld(down), f->normed, f->cap, 0,
+                               NULL, rows, &next, f->g, e);
         }
     }
     return rc;
@@ -221,7 +221,7 @@ enum err_code pass_prompt(const struct pass *f, int tokens, int tiles, int picks
     enum err_code rc = layers_run(f, f->lists.feed_token, tokens, tiles, e);
 
     if (rc == ERR_OK && picks > 0)
-        rc = finish_rows(f, tokens, f->lists.pick, picks, first_place, f->strict, e);
+        rc = finish_rows(f, tokens, f->lists.pick, picks, first_place, false, e);
     return rc;
 }
 

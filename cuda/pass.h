@@ -21,7 +21,6 @@ struct pass {
     int cap;    /* rows of the activations: room for prompts and for decoding rows */
     int places; /* room for logits */
     int head_cap;
-    bool strict; /* prompts add in the same order as decoding rows */
 
     float *x, *part, *logits, *group_max, *rope;
     float2 *group_sum;

@@ -297,7 +297,8 @@ template <int BN> static enum err_code run_mma(product_job job, const struct gpu
 
     job.n_tiles = (job.rows + BN - 1) / BN;
     int units = job.m_tiles * job.splits * job.n_tiles, most = g->sms * per_sm;
-    return launch(g, "product_mma", product_mma<BN>, dim3(units < most ? units : most), MMA_THREADS, smem, 1, e, job);
+    return launch(g, "product_mma", product_mma<BN>, dim3(units < most ? units : most), MMA_THREADS, smem, true, e,
+                  job);
 }
 
 template <int BN, int GROUPS, int PER_SM>
@@ -308,7 +309,7 @@ static enum err_code run_wgmma(product_job job, const struct gpu *g, struct err 
     job.n_tiles = (job.rows + BN - 1) / BN;
     const int units = job.m_tiles * (2 / GROUPS) * job.splits * job.n_tiles, most = g->sms * PER_SM;
     return launch(g, "product_wgmma", product_wgmma<BN, GROUPS, PER_SM>, dim3(units < most ? units : most),
-                  shape::THREADS, shape::SMEM, 1, e, job);
+                  shape::THREADS, shape::SMEM, true, e, job);
 }
 
 /* The width of the tiles: the fewest rounds of blocks over the multiprocessors, counted in columns. */

@@ -26,7 +26,7 @@ __global__ void rows_join_kernel(const row_table t, const row_order *orders, con
 enum err_code rows_join(const struct row_table *t, const struct row_order *orders, int n, const int *buffer,
                         const struct gpu *g, struct err *e)
 {
-    return launch(g, "rows_join", rows_join_kernel, dim3(n), 256, 0, 1, e, *t, orders, buffer);
+    return launch(g, "rows_join", rows_join_kernel, dim3(n), 256, 0, true, e, *t, orders, buffer);
 }
 
 __global__ __launch_bounds__(1024) void rows_begin_kernel(const row_table t, const step_lists l, const step_orders o,
@@ -74,7 +74,7 @@ __global__ __launch_bounds__(1024) void rows_begin_kernel(const row_table t, con
 enum err_code rows_begin(const struct row_table *t, const struct step_lists *l, const struct step_orders *o,
                          const int *buffer, const struct gpu *g, struct err *e)
 {
-    return launch(g, "rows_begin", rows_begin_kernel, dim3(1 + o->n_feeds), 1024, 0, 1, e, *t, *l, *o, buffer);
+    return launch(g, "rows_begin", rows_begin_kernel, dim3(1 + o->n_feeds), 1024, 0, true, e, *t, *l, *o, buffer);
 }
 
 __global__ void copy_blocks_kernel(bf16 *kv, size_t block_elems, size_t layer_elems, const int *pairs)
@@ -92,6 +92,6 @@ __global__ void copy_blocks_kernel(bf16 *kv, size_t block_elems, size_t layer_el
 enum err_code rows_copy_blocks(bf16 *kv, size_t block_elems, size_t layer_elems, int layers, const int *pairs, int n,
                                const struct gpu *g, struct err *e)
 {
-    return launch(g, "copy_blocks", copy_blocks_kernel, dim3(n, layers), 256, 0, 1, e, kv, block_elems, layer_elems,
+    return launch(g, "copy_blocks", copy_blocks_kernel, dim3(n, layers), 256, 0, true, e, kv, block_elems, layer_elems,
                   pairs);
 }

@@ -475,7 +475,7 @@ enum err_code sample(const struct sample_job *job, const struct row_table *t, in
 {
     const int groups = (job->vocab + SAMPLE_GROUP - 1) / SAMPLE_GROUP, per_block = WARPS * GROUPS_PER_WARP;
     enum err_code rc = launch(g, "sample_groups", sample_groups, dim3((groups + per_block - 1) / per_block, places),
-                              THREADS, 0, 1, e, *job, *t);
+                              THREADS, 0, true, e, *job, *t);
 
-    return rc != ERR_OK ? rc : launch(g, "sample_rows", sample_rows, dim3(places), THREADS, 0, 1, e, *job, *t, out);
+    return rc != ERR_OK ? rc : launch(g, "sample_rows", sample_rows, dim3(places), THREADS, 0, true, e, *job, *t, out);
 }

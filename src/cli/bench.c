@@ -1,6 +1,7 @@
 /* bench: what the machine can do, and what the worker does of it. */
 #include "cli/bench.h"
 
+#include "cli/bench_device.h"
 #include "cli/cli.h"
 #include "cli/options.h"
 #include "cpu/cpu_backend.h"
@@ -26,6 +27,8 @@ static const char help[] =
     "  --threads N   of the CPU backend and of what it is compared with (one a core)\n"
     "  --json        one JSON object at the end instead of lines\n"
     "  --help        this text\n"
+    "\n"
+    "bench --shape 1.8b|7b|FOLDER [...] measures a device backend instead: `bench --shape` alone prints its options.\n"
     "\n"
     "Exit codes: 0 measured; 1 something could not be; 2 command line; 4 no usable checkpoint.\n";
 
@@ -203,6 +206,9 @@ int cli_bench(int argc, char **argv)
     struct err e = {0};
     bool help_wanted;
 
+    for (int i = 1; i < argc; i++)
+        if (strcmp(argv[i], "--shape") == 0)
+            return bench_device(argc, argv);
     if (parse(argc, argv, &o, &help_wanted, &e) != ERR_OK)
         return cli_fail(&e);
     if (help_wanted) {
