@@ -100,7 +100,7 @@ static bool take_norms(struct forward *f)
 
 static bool take_scratch(struct forward *f)
 {
-    size_t heads = (size_t)(SEGMENT * f->group), dim = (size_t)f->d->head_dim;
+    size_t heads = (size_t)SEGMENT * (size_t)f->group, dim = (size_t)f->d->head_dim;
     size_t widest = f->q_width;
     bool ok = true;
 
