@@ -25,6 +25,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -53,8 +54,8 @@ struct runner {
     enum intent intent[PLACES];
     int wanted; /* workers that are started again when they end */
     pid_t generator, checker;
+    int awaited_fd; /* readable once the child that is waited for has ended; -1 = none */
     char *argv[MOST_ARGS];
-    char *log_full_argv;
     int n_args;
     int64_t start_ns;
     int counts[FAULT_KINDS];
@@ -200,7 +201,7 @@ static void on_end(struct runner *r, int slot)
 /* Waits at most ms for something to read, and serves it. */
 static void serve(struct runner *r, int ms)
 {
-    struct pollfd fds[PLACES];
+    struct pollfd fds[PLACES + 1];
     int slots[PLACES], n = 0;
 
     for (int i = 0; i < PLACES; i++)
@@ -208,7 +209,8 @@ static void serve(struct runner *r, int ms)
             fds[n] = (struct pollfd){.fd = r->workers[i].fd, .events = POLLIN};
             slots[n++] = i;
         }
-    if (poll(fds, (nfds_t)n, ms) <= 0)
+    fds[n] = (struct pollfd){.fd = r->awaited_fd, .events = POLLIN}; /* -1 is passed over */
+    if (poll(fds, (nfds_t)n + 1, ms) <= 0)
         return;
     for (int i = 0; i < n; i++)
         if (fds[i].revents && worker_serve(&r->workers[slots[i]]))
@@ -238,20 +240,21 @@ static bool await_state(struct runner *r, int slot, enum worker_state state, int
     }
 }
 
-/* A child that is no worker: its end has no descriptor here, so it is asked for between turns. */
+/* A child that is no worker; -1 = killed by a signal, or by us after ms. */
 static int await_child(struct runner *r, pid_t pid, int ms)
 {
-    int64_t until = clock_mono_ns() + ms * NS_PER_MS;
+    int64_t until = clock_mono_ns() + ms * NS_PER_MS, left;
     int status;
 
+    r->awaited_fd = (int)syscall(SYS_pidfd_open, pid, 0);
     while (waitpid(pid, &status, WNOHANG) == 0) {
-        if (clock_mono_ns() >= until) {
+        if ((left = until - clock_mono_ns()) <= 0)
             kill(pid, SIGKILL);
-            waitpid(pid, &status, 0);
-            return -1;
-        }
-        serve(r, 50);
+        serve(r, r->awaited_fd >= 0 && left > 0 ? (int)(left / NS_PER_MS) + 1 : 50); /* 50: a kernel before 5.3 */
     }
+    if (r->awaited_fd >= 0)
+        close(r->awaited_fd);
+    r->awaited_fd = -1;
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
@@ -617,7 +620,7 @@ static bool finish(struct runner *r)
 
 int chaos_run(const struct chaos_options *o)
 {
-    struct runner r = {.o = o, .start_ns = clock_mono_ns()};
+    struct runner r = {.o = o, .start_ns = clock_mono_ns(), .awaited_fd = -1};
     char path[4096];
     bool clean;
 

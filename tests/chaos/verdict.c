@@ -168,7 +168,7 @@ static struct fate *outcome(struct verdict *v, const struct numbered *j, int par
 
     if (fate->written && !is_settled(fate))
         v->unsettled--;
-    if (partition >= 0 && (!p || (offset < p->n && p->number[offset] != j->number)))
+    if (!p || offset < 0 || (offset < p->n && p->number[offset] != j->number))
         found(v, FOUND_GARBLED, 1, "outcome of job %" PRId64 " says it comes from partition %d offset %" PRId64,
               j->number, partition, offset);
     return fate;

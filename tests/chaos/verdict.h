@@ -51,7 +51,7 @@ void verdict_close(struct verdict *v);
 
 /* A record of the request topic, in order of offset within its partition; j NULL: a record that is no job of ours. */
 void verdict_request(struct verdict *v, int partition, int64_t offset, const struct numbered *j);
-/* source -1 = it does not say.  where is for the finding's line. */
+/* source: the partition and offset of the job as the outcome's headers name them, -1 = they do not. */
 void verdict_result(struct verdict *v, const struct numbered *j, uint64_t text_hash, int source_partition,
                     int64_t source_offset);
 void verdict_dead_letter(struct verdict *v, const struct numbered *j, int source_partition, int64_t source_offset);
