@@ -1,26 +1,19 @@
 #include "base/json.h"
 
-#include <errno.h>
-#include <stdio.h>
-#include <string.h>
-#include <sys/stat.h>
+#include "base/file.h"
 
 enum err_code json_load_path(json_t **out, const char *path, size_t max_bytes, struct err *e)
 {
-    enum err_code rc = ERR_OK;
     json_error_t je;
-    struct stat st;
+    enum err_code rc;
+    size_t size;
     FILE *f;
 
     *out = NULL;
-    f = fopen(path, "rbe");
-    if (!f)
-        return err_set(e, ERR_IO, ERR_STOP, "%s: %s", path, strerror(errno));
-    if (fstat(fileno(f), &st) != 0 || !S_ISREG(st.st_mode)) {
-        rc = err_set(e, ERR_IO, ERR_STOP, "%s: not a regular file", path);
-    } else if ((uint64_t)st.st_size > max_bytes) {
-        rc = err_set(e, ERR_MODEL, ERR_STOP, "%s: %lld bytes, at most %zu are allowed", path, (long long)st.st_size,
-                     max_bytes);
+    if ((rc = file_open(&f, path, &size, NULL, e)) != ERR_OK)
+        return rc;
+    if (size > max_bytes) {
+        rc = err_set(e, ERR_MODEL, ERR_STOP, "%s: %zu bytes, at most %zu are allowed", path, size, max_bytes);
     } else {
         *out = json_loadf(f, JSON_REJECT_DUPLICATES, &je);
         if (!*out)

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "base/hash.h"
 #include "base/json.h"
 #include "base/utf8.h"
@@ -90,17 +91,17 @@ static enum prompt_generation generation_of(const char *name)
 /* The template's text, NUL-terminated, to be freed; NULL with ERR_OK when dir has none. */
 static enum err_code read_jinja(char **out, const char *dir, struct err *e)
 {
-    enum err_code rc = ERR_OK;
+    enum err_code rc;
     char path[4096];
+    bool is_missing;
     size_t n;
     FILE *f;
 
     *out = NULL;
     if ((size_t)snprintf(path, sizeof path, "%s/chat_template.jinja", dir) >= sizeof path)
         return err_set(e, ERR_MODEL, ERR_STOP, "%.60s...: path too long", dir);
-    f = fopen(path, "rbe");
-    if (!f)
-        return errno == ENOENT ? ERR_OK : err_set(e, ERR_IO, ERR_STOP, "%s: %s", path, strerror(errno));
+    if ((rc = file_open(&f, path, NULL, &is_missing, e)) != ERR_OK)
+        return is_missing ? ERR_OK : rc;
     *out = malloc(MAX_TEMPLATE_BYTES + 1);
     n = *out ? fread(*out, 1, MAX_TEMPLATE_BYTES, f) : 0;
     if (!*out)

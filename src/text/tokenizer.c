@@ -115,7 +115,7 @@ enum err_code tokenizer_parse(struct tokenizer **out, const char *json, size_t n
 
 enum err_code tokenizer_open(struct tokenizer **out, const char *path, struct err *e)
 {
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     enum err_code rc;
     struct stat st;
     void *map;

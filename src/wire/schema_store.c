@@ -1,6 +1,7 @@
 #include "wire/schema_store.h"
 
 #include "base/clock.h"
+#include "base/file.h"
 #include "base/hash.h"
 #include "wire/fetcher.h"
 #include "wire/own_schema.h"
@@ -327,9 +328,11 @@ static enum err_code read_file(struct schema_store *s, const char *folder, const
 
     if (snprintf(path, sizeof path, "%s/%s", folder, name) >= (int)sizeof path)
         return err_set(e, ERR_CONFIG, ERR_STOP, "wire.registry_schemas: %.100s: path too long", folder);
-    f = fopen(path, "rbe");
-    if (!f)
-        return err_set(e, ERR_CONFIG, ERR_STOP, "%s: %s", path, strerror(errno));
+    if (file_open(&f, path, NULL, NULL, e) != ERR_OK) {
+        if (e)
+            e->code = ERR_CONFIG;
+        return ERR_CONFIG;
+    }
     n = fread(buf, 1, SCHEMA_MAX_TEXT + 1, f);
     if (ferror(f))
         rc = err_set(e, ERR_CONFIG, ERR_STOP, "%s: cannot be read", path);
