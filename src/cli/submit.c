@@ -1,16 +1,20 @@
 /* submit: lines, TSV or JSONL from a file or stdin to the request topic, in any encoding. */
 #include "base/clock.h"
 #include "cli/cli.h"
+#include "cli/lines.h"
 #include "cli/options.h"
 #include "kafka/publisher.h"
 #include "wire/codec.h"
 #include "wire/schema_store.h"
 
+#include <fcntl.h>
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+enum { MAX_LINE_BYTES = 64 << 20 };
 
 enum input_format { INPUT_LINES, INPUT_TSV, INPUT_JSONL, INPUT_RAW };
 
@@ -72,24 +76,24 @@ static struct text text_of(const char *s)
     return (struct text){s, s ? strlen(s) : 0};
 }
 
-/* Fills *j from one line, which it cuts at its tabs. */
-static enum err_code parse_line(struct submit *s, char *line, size_t n, struct job *j, struct err *e)
+/* Fills *j from one line. */
+static enum err_code parse_line(struct submit *s, const char *line, size_t n, struct job *j, struct err *e)
 {
-    char *column[3];
-    int columns = 1;
+    struct text column[3] = {{line, n}};
+    const char *tab;
+    int last = 0;
 
     *j = (struct job){.target_lang = text_of(s->to), .source_lang = text_of(s->from)};
-    column[0] = line;
-    if (s->format == INPUT_TSV)
-        for (char *p = line; columns < 3 && (p = memchr(p, '\t', n - (size_t)(p - line))) != NULL;) {
-            *p++ = '\0';
-            column[columns++] = p;
-        }
-    j->text = (struct text){column[columns - 1], n - (size_t)(column[columns - 1] - line)};
-    if (columns >= 2)
-        j->target_lang = text_of(column[columns - 2]);
-    if (columns == 3)
-        j->job_id = text_of(column[0]);
+    while (s->format == INPUT_TSV && last < 2 && (tab = memchr(column[last].s, '\t', column[last].n)) != NULL) {
+        struct text rest = {tab + 1, column[last].n - (size_t)(tab + 1 - column[last].s)};
+        column[last].n -= rest.n + 1;
+        column[++last] = rest;
+    }
+    j->text = column[last];
+    if (last >= 1)
+        j->target_lang = column[last - 1];
+    if (last == 2)
+        j->job_id = column[0];
     if (!j->target_lang.s)
         return err_set(e, ERR_MISSING_FIELD, ERR_SKIP, "no target language (give --to LANG)");
     return ERR_OK;
@@ -116,7 +120,7 @@ static enum err_code send(struct submit *s, const struct outgoing *o, struct err
     return rc;
 }
 
-static enum err_code submit_line(struct submit *s, char *line, size_t n, struct err *e)
+static enum err_code submit_line(struct submit *s, const char *line, size_t n, struct err *e)
 {
     struct outgoing o = {.to = PUBLISH_REQUEST, .partition = -1, .value = line, .value_size = n};
     char id[96] = "";
@@ -155,22 +159,25 @@ static enum err_code submit_line(struct submit *s, char *line, size_t n, struct 
 }
 
 /* Every line of in; those that are refused are named on stderr. */
-static enum err_code submit_all(struct submit *s, FILE *in, const char *name, struct err *e)
+static enum err_code submit_all(struct submit *s, int fd, const char *name, struct err *e)
 {
-    enum err_code rc = ERR_OK;
-    char *line = NULL;
-    size_t cap = 0;
-    ssize_t n;
+    struct lines lines;
+    const char *line;
+    enum err_code rc;
+    size_t n;
 
-    while (rc == ERR_OK && (n = getline(&line, &cap, in)) >= 0) {
-        s->line++;
-        if (n > 0 && line[n - 1] == '\n')
-            line[--n] = '\0';
-        if (n > 0 && line[n - 1] == '\r' && s->format != INPUT_RAW)
-            line[--n] = '\0';
-        if (n == 0 && s->format != INPUT_RAW)
-            continue;
-        rc = submit_line(s, line, (size_t)n, e);
+    rc = lines_open(&lines, fd, MAX_LINE_BYTES, e);
+    lines.keeps_cr = s->format == INPUT_RAW;
+    while (rc == ERR_OK && !lines_are_over(&lines)) {
+        rc = lines_next(&lines, true, &line, &n, e);
+        if (rc != ERR_OK && e->act != ERR_SKIP)
+            err_prefix(e, "%s", name);
+        else if (rc == ERR_OK && !line)
+            break;
+        else
+            s->line++;
+        if (rc == ERR_OK && (n > 0 || s->format == INPUT_RAW))
+            rc = submit_line(s, line, n, e);
         if (rc != ERR_OK && e->act == ERR_SKIP) {
             fprintf(stderr, "translate-worker: %s:%lld: %s\n", name, s->line, e->msg);
             s->refused++;
@@ -178,9 +185,7 @@ static enum err_code submit_all(struct submit *s, FILE *in, const char *name, st
         }
         publisher_turn(s->publisher, 0);
     }
-    free(line);
-    if (rc == ERR_OK && ferror(in))
-        rc = err_set(e, ERR_IO, ERR_STOP, "%s: cannot be read", name);
+    lines_close(&lines);
     return rc;
 }
 
@@ -289,10 +294,10 @@ static enum err_code parse_options(struct submit *s, int argc, char **argv, stru
 static enum err_code submit_run(struct submit *s, const struct config *cfg, const char *path, struct err *e)
 {
     struct schema_store *store = NULL;
-    FILE *in = stdin;
+    int in = STDIN_FILENO;
     enum err_code rc;
 
-    if (path && strcmp(path, "-") != 0 && !(in = fopen(path, "re")))
+    if (path && strcmp(path, "-") != 0 && (in = open(path, O_RDONLY | O_CLOEXEC)) < 0)
         return err_set(e, ERR_USAGE, ERR_STOP, "%s: cannot be opened: %m", path);
     if ((rc = schema_store_open(&store, NULL, cfg->wire.registry_schemas, cfg->wire.registry_timeout_ms, e)) != ERR_OK)
         goto out;
@@ -303,12 +308,14 @@ static enum err_code submit_run(struct submit *s, const struct config *cfg, cons
         goto out;
     rc = submit_all(s, in, path ? path : "stdin", e);
     await_reports(s);
+    if (rc == ERR_OK && (fflush(stdout) != 0 || ferror(stdout)))
+        rc = err_set(e, ERR_IO, ERR_STOP, "standard output cannot be written");
 out:
     publisher_close(s->publisher, 1000);
     codec_close(s->codec);
     schema_store_close(store);
-    if (in != stdin)
-        fclose(in);
+    if (in != STDIN_FILENO)
+        close(in);
     return rc;
 }
 

@@ -1,13 +1,18 @@
 /* tokenize: lines to ids as JSON arrays, and back. */
 #include "cli/cli.h"
+#include "cli/lines.h"
 
+#include <fcntl.h>
 #include <getopt.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "text/tokenizer.h"
+
+enum { MAX_LINE_BYTES = 16 << 20 };
 
 static const char help[] =
     "usage: translate-worker tokenize --model DIR [--decode] [FILE...]\n"
@@ -88,26 +93,34 @@ static enum err_code decode_line(struct work *w, const char *line, size_t len, s
 }
 
 /* false = some line failed */
-static bool convert(struct work *w, FILE *f, const char *name, bool decode)
+static bool convert(struct work *w, int fd, const char *name, bool decode)
 {
-    size_t cap = 0, number = 0;
-    char *line = NULL;
     struct err e = {.code = ERR_OK};
+    struct lines lines;
+    size_t number = 0;
     bool ok = true;
-    ssize_t len;
 
-    while ((len = getline(&line, &cap, f)) >= 0) {
+    enum err_code rc = lines_open(&lines, fd, MAX_LINE_BYTES, &e);
+    lines.keeps_cr = true;
+    while (rc == ERR_OK && !lines_are_over(&lines)) {
+        const char *line;
+        size_t len;
+
+        rc = lines_next(&lines, true, &line, &len, &e);
+        if (rc == ERR_OK && !line)
+            break;
         number++;
-        if (len && line[len - 1] == '\n')
-            len--;
-        if ((decode ? decode_line : encode_line)(w, line, (size_t)len, &e) != ERR_OK) {
+        if (rc == ERR_OK)
+            rc = (decode ? decode_line : encode_line)(w, line, len, &e);
+        if (rc != ERR_OK && e.act == ERR_SKIP) {
             fprintf(stderr, "translate-worker: %s: line %zu: %s\n", name, number, e.msg);
             ok = false;
+            rc = ERR_OK;
         }
     }
-    free(line);
-    if (ferror(f)) {
-        fprintf(stderr, "translate-worker: %s: %m\n", name);
+    lines_close(&lines);
+    if (rc != ERR_OK) {
+        fprintf(stderr, "translate-worker: %s: %s\n", name, e.msg);
         ok = false;
     }
     return ok;
@@ -118,16 +131,16 @@ static bool convert_files(struct work *w, int n, char **names, bool decode)
     bool ok = true;
 
     if (n == 0)
-        return convert(w, stdin, "standard input", decode);
+        return convert(w, STDIN_FILENO, "standard input", decode);
     for (int i = 0; i < n; i++) {
-        FILE *f = fopen(names[i], "rbe");
-        if (!f) {
+        int fd = open(names[i], O_RDONLY | O_CLOEXEC);
+        if (fd < 0) {
             fprintf(stderr, "translate-worker: %s: %m\n", names[i]);
             ok = false;
             continue;
         }
-        ok = convert(w, f, names[i], decode) && ok;
-        fclose(f);
+        ok = convert(w, fd, names[i], decode) && ok;
+        close(fd);
     }
     return ok;
 }

@@ -126,6 +126,21 @@ static enum err_code take_line(struct translate *t, const char *line, size_t n, 
     return rc == ERR_OK || e->act == ERR_SKIP ? ERR_OK : rc;
 }
 
+/* A line that could not even be read takes its place in the ring. */
+static enum err_code take_failure(struct translate *t, struct err *e)
+{
+    struct task *task = task_pool_take(t->tasks, 0);
+    int slot = (int)(t->read++ % t->window);
+
+    if (!task)
+        return err_set(e, ERR_BUSY, ERR_STOP, "translate: more lines than tasks");
+    task->request.finish = FINISH_ERROR;
+    task->request.error = *e;
+    t->ring[slot] = task;
+    t->done[slot] = true;
+    return ERR_OK;
+}
+
 /* Reads as many lines as there is room for, and waits for one only when nothing is on its way. */
 static enum err_code feed(struct translate *t, struct err *e)
 {
@@ -136,11 +151,14 @@ static enum err_code feed(struct translate *t, struct err *e)
         const char *line;
         size_t size;
         bool idle = n == 0 && t->read == t->printed;
-        if ((rc = lines_next(&t->lines, idle, &line, &size, e)) != ERR_OK)
-            return rc;
-        if (!line)
+        t->requests[n] = NULL;
+        rc = lines_next(&t->lines, idle, &line, &size, e);
+        if (rc == ERR_OK && !line)
             break;
-        if ((rc = take_line(t, line, size, &t->requests[n], e)) != ERR_OK)
+        rc = rc == ERR_TEXT_TOO_LONG ? take_failure(t, e)
+             : rc == ERR_OK          ? take_line(t, line, size, &t->requests[n], e)
+                                     : err_prefix(e, "standard input");
+        if (rc != ERR_OK)
             return rc;
         n += t->requests[n] != NULL;
     }
