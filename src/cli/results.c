@@ -96,6 +96,8 @@ static enum err_code id_set_read(struct id_set *s, const char *path, struct err 
             s->count++;
     }
     free(line);
+    if (rc == ERR_OK && ferror(in))
+        rc = err_set(e, ERR_USAGE, ERR_STOP, "%s: cannot be read: %m", path);
     if (in != stdin)
         fclose(in);
     return rc;
@@ -274,13 +276,15 @@ static enum err_code read_all(struct results *r, struct err *e)
             last_ns = clock_mono_ns();
             continue;
         }
-        fflush(stdout);
+        if (fflush(stdout) != 0 || ferror(stdout))
+            break;
         if (at_end[0] && at_end[1] && !waits)
             break;
         if (r->timeout_s > 0 && clock_mono_ns() - last_ns > r->timeout_s * NS_PER_S)
             break;
     }
-    fflush(stdout);
+    if (rc == ERR_OK && (fflush(stdout) != 0 || ferror(stdout)))
+        rc = err_set(e, ERR_IO, ERR_STOP, "standard output cannot be written");
     return rc;
 }
 

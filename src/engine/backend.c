@@ -40,16 +40,16 @@ enum err_code backend_load(const struct backend_ops **out, const char *path, str
     *out = NULL;
     void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (!library)
-        return err_set(e, ERR_UNSUPPORTED, ERR_STOP, "%s", dlerror()); /* it names the file */
+        return err_set(e, ERR_DEVICE, ERR_STOP, "%s", dlerror()); /* it names the file */
     const struct backend_ops *ops = dlsym(library, "translate_worker_backend");
     if (!ops) {
         (void)dlclose(library); /* nothing to do where it fails */
-        return err_set(e, ERR_UNSUPPORTED, ERR_STOP, "%s: no symbol translate_worker_backend", path);
+        return err_set(e, ERR_DEVICE, ERR_STOP, "%s: no symbol translate_worker_backend", path);
     }
     if (ops->abi != BACKEND_ABI) {
         const unsigned abi = ops->abi;
         (void)dlclose(library);
-        return err_set(e, ERR_UNSUPPORTED, ERR_STOP, "%s: backend interface %u, this program has %u", path, abi,
+        return err_set(e, ERR_DEVICE, ERR_STOP, "%s: backend interface %u, this program has %u", path, abi,
                        BACKEND_ABI);
     }
     *out = ops; /* the library stays: code of it may run until the end */
@@ -100,7 +100,7 @@ static enum err_code load_by_name(const struct backend_ops **out, const char *na
 
     *out = NULL;
     if (!own_folder(folder, sizeof folder))
-        return err_set(e, ERR_UNSUPPORTED, ERR_STOP, "cannot tell where this program lies, so not its libraries");
+        return err_set(e, ERR_DEVICE, ERR_STOP, "cannot tell where this program lies, so not its libraries");
     for (int i = 0; i < PLACES; i++) {
         (void)snprintf(path, sizeof path, "%s%s/" LIBRARY_PREFIX "%.64s" LIBRARY_SUFFIX, folder, places[i], name);
         if (strchr(name, '/') || access(path, F_OK) != 0)
@@ -111,10 +111,10 @@ static enum err_code load_by_name(const struct backend_ops **out, const char *na
         return rc;
     }
     if (strcmp(name, "cuda") == 0)
-        return err_set(e, ERR_UNSUPPORTED, ERR_STOP,
+        return err_set(e, ERR_DEVICE, ERR_STOP,
                        "no translate-worker-cuda.so in %s or ../lib/translate-worker of it: this build has no CUDA",
                        folder);
-    return err_set(e, ERR_UNSUPPORTED, ERR_STOP, "no backend '%.64s': there are %s", name,
+    return err_set(e, ERR_DEVICE, ERR_STOP, "no backend '%.64s': there are %s", name,
                    list_names(names, sizeof names, folder));
 }
 

@@ -132,7 +132,7 @@ void backend_register(const struct backend_ops *ops);
 
 /* Finds a backend by name: a registered one, or a library: "cuda" is translate-worker-cuda.so beside the binary or in
  * ../lib/translate-worker of it, loaded at the first request and kept.  "auto" is cuda where it loads and its probe finds a
- * card, else cpu, and logs which and why.  ERR_UNSUPPORTED says which backends there are. */
+ * card, else cpu, and logs which and why.  ERR_DEVICE says which backends there are. */
 MUST_CHECK enum err_code backend_find(const struct backend_ops **out, const char *name, struct err *e);
 
 /* Loads a backend library: symbol translate_worker_backend, a const struct backend_ops of this BACKEND_ABI. */

@@ -73,7 +73,7 @@ static enum err_code find_partitions(struct reader *rd, int64_t until, struct er
     if (rd->partitions > 0)
         return ERR_OK;
     if (rc == RD_KAFKA_RESP_ERR__TRANSPORT || rc == RD_KAFKA_RESP_ERR__TIMED_OUT || !rc)
-        return err_set(e, ERR_TIMEOUT, ERR_RETRY, "topic %s: no broker answered within %d ms", rd->topic, OPEN_MS);
+        return err_set(e, ERR_KAFKA, ERR_RETRY, "topic %s: no broker answered within %d ms", rd->topic, OPEN_MS);
     return err_set(e, ERR_KAFKA, ERR_STOP, "topic %s: %s", rd->topic, rd_kafka_err2str(rc));
 }
 

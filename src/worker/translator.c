@@ -8,6 +8,15 @@
 
 #define MIB(bytes) ((double)(bytes) / (1024 * 1024))
 
+/* A tokenizer or a template that is away is a checkpoint that cannot be used. */
+static enum err_code as_checkpoint(enum err_code rc, struct err *e)
+{
+    if (rc != ERR_IO)
+        return rc;
+    e->code = ERR_MODEL;
+    return ERR_MODEL;
+}
+
 static enum err_code open_model(struct translator *t, const struct model_config *c, struct err *e)
 {
     enum prompt_generation generation;
@@ -21,7 +30,7 @@ static enum err_code open_model(struct translator *t, const struct model_config 
     if (snprintf(path, sizeof path, "%s/tokenizer.json", c->path) >= (int)sizeof path)
         return err_set(e, ERR_CONFIG, ERR_STOP, "model.path: longer than %zu bytes", sizeof path);
     if ((rc = tokenizer_open(&t->tokenizer, path, e)) != ERR_OK)
-        return rc;
+        return as_checkpoint(rc, e);
     if (tokenizer_size(t->tokenizer) > t->model->dims.vocab)
         return err_set(e, ERR_MODEL, ERR_STOP, "%s: %d ids, the embedding has %d rows", path,
                        tokenizer_size(t->tokenizer), t->model->dims.vocab);
@@ -30,7 +39,8 @@ static enum err_code open_model(struct translator *t, const struct model_config 
     if (!prompt_generation_parse(c->prompt, &generation))
         return err_set(e, ERR_CONFIG, ERR_STOP, "model.prompt: found \"%s\", allowed are auto, mt, mt1.5, mt2",
                        c->prompt);
-    return prompt_open(&t->prompt, t->tokenizer, c->path, t->model->name, generation, c->force_template, e);
+    rc = prompt_open(&t->prompt, t->tokenizer, c->path, t->model->name, generation, c->force_template, e);
+    return as_checkpoint(rc, e);
 }
 
 static enum err_code open_backend(struct translator *t, const struct config *cfg, struct err *e)

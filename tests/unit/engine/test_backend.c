@@ -38,7 +38,7 @@ Test(backend, of_an_unknown_name_is_an_error_that_lists_the_known_ones)
     struct err e;
 
     register_cpu();
-    cr_assert_eq(backend_find(&ops, "rocm", &e), ERR_UNSUPPORTED);
+    cr_assert_eq(backend_find(&ops, "rocm", &e), ERR_DEVICE);
     cr_assert_eq(e.act, ERR_STOP);
     cr_assert_null(ops);
     cr_assert(strstr(e.msg, "'rocm'") && strstr(e.msg, "there are auto, cpu"), "%s", e.msg);
@@ -88,7 +88,7 @@ Test(backend, auto_is_cuda_where_its_library_finds_a_card_and_else_cpu)
     cr_assert(unlink(path) == 0 || errno == ENOENT);
 
     register_cpu();
-    cr_assert_eq(backend_find(&ops, "cuda", &e), ERR_UNSUPPORTED);
+    cr_assert_eq(backend_find(&ops, "cuda", &e), ERR_DEVICE);
     cr_assert(strstr(e.msg, "translate-worker-cuda.so"), "%s", e.msg);
     cr_assert_eq(backend_find(&ops, "auto", &e), ERR_OK);
     cr_assert_eq(ops, &cpu);
@@ -124,13 +124,13 @@ Test(backend, a_library_beside_the_binary_is_found_by_its_name_and_listed)
         printf("backend: no compiler here, a library by name is not tried\n");
         return;
     }
-    cr_assert_eq(backend_find(&ops, "stub8", &e), ERR_UNSUPPORTED);
+    cr_assert_eq(backend_find(&ops, "stub8", &e), ERR_DEVICE);
     cr_assert(strstr(e.msg, ", stub7"), "%s", e.msg);
     cr_assert_eq(backend_find(&ops, "stub7", &e), ERR_OK);
     cr_assert_str_eq(ops->name, "stub7");
     cr_assert_eq(unlink(path), 0);
     cr_assert_eq(backend_find(&ops, "stub7", &e), ERR_OK); /* kept */
-    cr_assert_eq(backend_find(&ops, "../stub7", &e), ERR_UNSUPPORTED);
+    cr_assert_eq(backend_find(&ops, "../stub7", &e), ERR_DEVICE);
 }
 
 Test(backend, a_library_is_loaded_if_it_has_the_symbol_and_this_interface)
@@ -140,14 +140,14 @@ Test(backend, a_library_is_loaded_if_it_has_the_symbol_and_this_interface)
     struct err e;
 
     cr_assert(mkdtemp(dir));
-    cr_assert_eq(backend_load(&ops, "/nowhere/x.so", &e), ERR_UNSUPPORTED);
+    cr_assert_eq(backend_load(&ops, "/nowhere/x.so", &e), ERR_DEVICE);
     cr_assert(strstr(e.msg, "/nowhere/x.so"), "%s", e.msg);
     if (!compile(dir, "none", "int nothing;", path, sizeof path)) {
         printf("backend: no compiler here, libraries are not tried\n");
         cr_assert_eq(rmdir(dir), 0);
         return;
     }
-    cr_assert_eq(backend_load(&ops, path, &e), ERR_UNSUPPORTED);
+    cr_assert_eq(backend_load(&ops, path, &e), ERR_DEVICE);
     cr_assert(strstr(e.msg, "translate_worker_backend"), "%s", e.msg);
     cr_assert_null(ops);
     cr_assert_eq(unlink(path), 0);
@@ -155,7 +155,7 @@ Test(backend, a_library_is_loaded_if_it_has_the_symbol_and_this_interface)
                       "#include \"engine/backend.h\"\n"
                       "const struct backend_ops translate_worker_backend = {.abi = BACKEND_ABI + 1, .name = \"cuda\"};",
                       path, sizeof path));
-    cr_assert_eq(backend_load(&ops, path, &e), ERR_UNSUPPORTED);
+    cr_assert_eq(backend_load(&ops, path, &e), ERR_DEVICE);
     cr_assert(strstr(e.msg, "interface"), "%s", e.msg);
     cr_assert_eq(unlink(path), 0);
     cr_assert(compile(dir, "good",
