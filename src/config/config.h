@@ -13,6 +13,7 @@
 #include <stdio.h>
 
 enum delivery_mode { DELIVERY_AT_LEAST_ONCE, DELIVERY_EXACTLY_ONCE };
+enum delivery_order { ORDER_NONE, ORDER_KEY };
 enum wire_encoding { WIRE_SAME, WIRE_JSON, WIRE_AVRO, WIRE_REGISTRY }; /* SAME: as the request was */
 
 struct model_config {
@@ -67,6 +68,7 @@ struct kafka_config {
 
 struct delivery_config {
     enum delivery_mode mode;
+    enum delivery_order order; /* of results */
     int max_in_flight_jobs;
     int max_in_flight_mb;
     int commit_interval_ms;

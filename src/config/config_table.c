@@ -10,6 +10,7 @@ static const char *const prompt_names[] = {"auto", "mt", "mt1.5", "mt2", NULL};
 static const char *const strategy_names[] = {"roundrobin", "range", "cooperative-sticky", NULL};
 static const char *const reset_names[] = {"earliest", "latest", "error", NULL};
 static const char *const mode_names[] = {[DELIVERY_AT_LEAST_ONCE] = "at_least_once", NULL};
+static const char *const order_names[] = {[ORDER_NONE] = "none", [ORDER_KEY] = "key", NULL};
 static const char *const encoding_names[] = {
     [WIRE_SAME] = "same", [WIRE_JSON] = "json", [WIRE_AVRO] = "avro", [WIRE_REGISTRY] = "registry", NULL};
 static const char *const level_names[] = {
@@ -125,6 +126,9 @@ const struct config_key config_keys[] = {
 
     {"delivery.mode", ENUM(delivery.mode), "at_least_once", 0, 0, mode_names, NULL,
      "at_least_once: an offset is committed once its result is acknowledged by all in-sync replicas."},
+    {"delivery.order", ENUM(delivery.order), "none", 0, 0, order_names, NULL,
+     "key: results of one record key appear in the order of its jobs, one at a time; jobs without a key never wait. none: "
+     "results appear as they are finished."},
     {"delivery.max_in_flight_jobs", INT(delivery.max_in_flight_jobs), "1024", 1, 1000000, NULL, "jobs",
      "Read and not yet published; at the limit reading waits."},
     {"delivery.max_in_flight_mb", INT(delivery.max_in_flight_mb), "256", 1, 65536, NULL, "MiB",

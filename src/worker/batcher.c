@@ -8,6 +8,7 @@
 
 static void let_go(struct batcher *b, struct task *t, counter *why)
 {
+    key_order_leave(b->order, t);
     consumer_release(b->consumer, t->record);
     t->record = NULL;
     task_pool_give(b->tasks, t);
@@ -20,6 +21,12 @@ static void push(struct queue *q, struct task *t)
 {
     if (queue_push(q, &t) != ERR_OK)
         return;
+}
+
+static void settle(struct batcher *b, struct task *t)
+{
+    if (key_order_ready(b->order, t))
+        push(b->finished, t);
 }
 
 static void hand_over(struct batcher *b)
@@ -54,7 +61,7 @@ static void hold(struct batcher *b, struct task *t, const struct err *e)
     task_delay_add(&b->held, t, clock_mono_ns(), b->retry->backoff_ms, b->retry->backoff_max_ms);
 }
 
-/* Decodes and plans; the task is then in the open batch, dead, held or given back. */
+/* Decodes and plans; the task is then in the open batch, settled, held, given back, or waits for its key. */
 static void take_on(struct batcher *b, struct task *t)
 {
     struct err e = {.code = ERR_OK};
@@ -65,6 +72,8 @@ static void take_on(struct batcher *b, struct task *t)
         return;
     }
     if (decode(b, t, &e) == ERR_OK) {
+        if (!key_order_ready(b->order, t))
+            return;
         if (batch_has_no_room(&b->open, b->batch, t->request.n_prompt))
             hand_over(b);
         batch_add(&b->open, t, t->started_ns);
@@ -72,12 +81,12 @@ static void take_on(struct batcher *b, struct task *t)
     }
     if (e.code == ERR_DEADLINE_PASSED) {
         task_expire(t, "%s", e.msg);
-        push(b->finished, t);
+        settle(b, t);
     } else if (e.act == ERR_RETRY) {
         hold(b, t, &e);
     } else if (e.act == ERR_SKIP) {
         task_kill(t, e.code, "%s", e.msg);
-        push(b->finished, t);
+        settle(b, t);
     } else {
         let_go(b, t, &b->stats->jobs_given_back);
         halt_fail(b->halt, &e);
@@ -130,10 +139,12 @@ static void turn(struct batcher *b, int64_t now)
     t->record = r;
     t->started_ns = clock_mono_ns();
     note_age(b, r);
-    if (halt_is_stopping(b->halt))
+    if (halt_is_stopping(b->halt)) {
         let_go(b, t, &b->stats->jobs_given_back);
-    else
-        take_on(b, t);
+        return;
+    }
+    key_order_enter(b->order, t);
+    take_on(b, t);
 }
 
 void batcher_run(struct batcher *b)

@@ -6,6 +6,8 @@
  *                 |            +--can never succeed--> finished queue, as a dead letter
  *                 +--registry away--> held, tried again with backoff
  *
+ * With delivery.order = key a job that is through here waits in key_order while an earlier one of its key is unfinished.
+ *
  * At a stop: records not yet taken on, and held ones, are given back unfinished (the group reads them again); the open
  * batch is handed over.  Its last act is to close the batches queue.
  * Thread: its own. */
@@ -18,6 +20,7 @@
 #include "worker/batch.h"
 #include "worker/halt.h"
 #include "worker/health.h"
+#include "worker/key_order.h"
 #include "worker/plan.h"
 #include "worker/stats.h"
 #include "worker/task.h"
@@ -31,6 +34,7 @@ struct batcher {
     struct consumer *consumer;
     struct codec *codec;
     struct planner *planner;
+    struct key_order *order; /* NULL = none */
     struct halt *halt;
     struct health *health;
     struct stats *stats;

@@ -46,6 +46,7 @@ static void deactivate(struct decode_loop *d, struct task *t)
 
 static void leave(struct decode_loop *d, struct task *t)
 {
+    key_order_leave(d->order, t);
     consumer_release(d->consumer, t->record);
     t->record = NULL;
     task_pool_give(d->tasks, t);

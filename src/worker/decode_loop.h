@@ -22,6 +22,7 @@
 #include "kafka/consumer.h"
 #include "worker/halt.h"
 #include "worker/health.h"
+#include "worker/key_order.h"
 #include "worker/stats.h"
 #include "worker/task.h"
 
@@ -32,6 +33,7 @@ struct decode_loop {
     struct task_pool *tasks;
     struct consumer *consumer;
     struct engine *engine;
+    struct key_order *order; /* NULL = none */
     struct halt *halt;
     struct health *health;
     struct stats *stats;

@@ -195,6 +195,7 @@ static void metrics_queues(struct page *p, struct worker *w, const struct view *
         metrics_sample(p, name, "queue", "records", (double)queue_depth(w->records));
         metrics_sample(p, name, "queue", "batches", (double)queue_depth(w->batches));
         metrics_sample(p, name, "queue", "finished", (double)queue_depth(w->finished));
+        metrics_sample(p, name, "queue", "key_order", (double)key_order_waiting(w->order));
     }
     metrics_sample(p, name, "queue", "producer", (double)v->publisher.queue_depth);
 }

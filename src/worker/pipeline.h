@@ -17,6 +17,7 @@
 #include "worker/decode_loop.h"
 #include "worker/halt.h"
 #include "worker/health.h"
+#include "worker/key_order.h"
 #include "worker/plan.h"
 #include "worker/publish.h"
 #include "worker/result.h"
@@ -43,6 +44,7 @@ struct worker {
     struct result_writer *writer;
     struct task_pool *tasks;
     struct queue *records, *batches, *finished;
+    struct key_order *order; /* NULL: delivery.order is none */
 
     /* the Kafka half, in worker_run() alone */
     pthread_mutex_t view_lock; /* guards the two pointers against the pages */

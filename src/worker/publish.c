@@ -32,6 +32,7 @@ static void leave(struct publish *p, struct task *t)
 {
     if (t->tries > 0 && --p->refused == 0)
         health_set_obstacle(p->health, OBSTACLE_PUBLISHING, false);
+    key_order_leave(p->order, t);
     consumer_release(p->consumer, t->record);
     t->record = NULL;
     task_pool_give(p->tasks, t);

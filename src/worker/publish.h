@@ -21,6 +21,7 @@
 #include "worker/dead_window.h"
 #include "worker/halt.h"
 #include "worker/health.h"
+#include "worker/key_order.h"
 #include "worker/result.h"
 #include "worker/stats.h"
 #include "worker/task.h"
@@ -37,6 +38,7 @@ struct publish {
     struct consumer *consumer;
     struct publisher *publisher; /* its report is publish_report(), ctx this */
     struct result_writer *writer;
+    struct key_order *order; /* NULL = none */
     struct halt *halt;
     struct health *health;
     struct stats *stats;

@@ -32,7 +32,9 @@ static enum err_code open_buffers(struct worker *w, struct err *e)
     if ((rc = task_pool_open(&w->tasks, n, arena_limit(w->cfg), e)) != ERR_OK ||
         (rc = queue_open(&w->records, n, e)) != ERR_OK || (rc = queue_open(&w->batches, n, e)) != ERR_OK)
         return rc;
-    return queue_open(&w->finished, n, e);
+    if ((rc = queue_open(&w->finished, n, e)) != ERR_OK || w->cfg->delivery.order == ORDER_NONE)
+        return rc;
+    return key_order_open(&w->order, n, w->batches, w->finished, e);
 }
 
 enum err_code worker_setup(struct worker *w, struct err *e)
@@ -46,6 +48,7 @@ enum err_code worker_setup(struct worker *w, struct err *e)
 
 void worker_teardown(struct worker *w)
 {
+    key_order_close(w->order);
     queue_free(w->finished);
     queue_free(w->batches);
     queue_free(w->records);

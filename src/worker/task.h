@@ -51,6 +51,11 @@ struct task {
     struct task *next; /* in the owner's list */
     int slot;          /* in the decoder's table of active tasks */
 
+    /* key_order.c's */
+    struct lane *lane; /* NULL = in none */
+    struct task *lane_next;
+    bool lane_ready;
+
     /* the publisher's */
     struct outgoing out;
     bool is_counted; /* in the dead-letter window */

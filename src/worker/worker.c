@@ -226,6 +226,7 @@ static void wire_loops(struct worker *w)
                                   .consumer = w->consumer,
                                   .codec = w->decode_codec,
                                   .planner = w->translator.planner,
+                                  .order = w->order,
                                   .halt = &w->halt,
                                   .health = &w->health,
                                   .stats = &w->stats};
@@ -235,6 +236,7 @@ static void wire_loops(struct worker *w)
                                       .tasks = w->tasks,
                                       .consumer = w->consumer,
                                       .engine = w->translator.engine,
+                                      .order = w->order,
                                       .halt = &w->halt,
                                       .health = &w->health,
                                       .stats = &w->stats,
@@ -246,6 +248,7 @@ static void wire_loops(struct worker *w)
     w->publish.tasks = w->tasks;
     w->publish.consumer = w->consumer;
     w->publish.writer = w->writer;
+    w->publish.order = w->order;
     w->publish.halt = &w->halt;
     w->publish.health = &w->health;
     w->publish.stats = &w->stats;

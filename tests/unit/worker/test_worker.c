@@ -542,6 +542,73 @@ Test(worker, deadlines_that_are_over_expire_and_the_clock_of_a_record_does_not)
     worker_case_close(&wc);
 }
 
+/* n jobs of so many keys, "KEY-NUMBER"; every 50th is no job, every 40th has expired. */
+static void send_keyed(int n, int keys)
+{
+    struct outgoing *o = calloc((size_t)n, sizeof *o);
+    char(*text)[200] = calloc((size_t)n, sizeof *text), (*key)[16] = calloc((size_t)n, sizeof *key);
+
+    for (int i = 0; i < n; i++) {
+        snprintf(key[i], sizeof key[i], "k%d", i % keys);
+        snprintf(text[i], sizeof text[i],
+                 "{\"job_id\": \"%s-%d\", \"text\": \"Sentence %d of many.\", \"target_lang\": \"%s\"%s}", key[i], i, i,
+                 i % 50 == 49 ? "tlh" : "de", i % 40 == 39 ? ", \"deadline\": 1" : "");
+        o[i] = json(text[i]);
+        o[i].key = key[i];
+        o[i].key_size = strlen(key[i]);
+    }
+    worker_case_send(&wc, o, n);
+    free(key);
+    free(text);
+    free(o);
+}
+
+/* How many results come after one of a later job of the same key. */
+static int count_overtaken(const struct seen *r, int n)
+{
+    int last[64], overtaken = 0, key, number;
+
+    for (int i = 0; i < 64; i++)
+        last[i] = -1;
+    for (int i = 0; i < n; i++) {
+        cr_assert_eq(sscanf(r[i].id, "k%d-%d", &key, &number), 2);
+        overtaken += number < last[key];
+        last[key] = number;
+    }
+    return overtaken;
+}
+
+static void keyed_run(const char *how, int n, int keys, int *overtaken)
+{
+    struct seen *r, *d;
+
+    worker_case_open(&wc, (const char *const[]){how, NULL});
+    wc.fake.step_ns = NS_PER_MS;
+    send_keyed(n, keys);
+    worker_case_start(&wc);
+    worker_case_until(&wc, worker_case_has_finished, n, "all");
+    worker_case_stop(&wc);
+    cr_assert_eq(wc.rc, ERR_OK, "%s", wc.e.msg);
+    cr_assert_eq(worker_case_committed(&wc, 0) + worker_case_committed(&wc, 1), n);
+    int n_d = worker_case_read(&wc, true, n / 50, 5000, &d), n_r = worker_case_read(&wc, false, n - n_d, 5000, &r);
+    cr_assert_eq(n_d, n / 50);
+    cr_assert_eq(n_r, n - n_d);
+    *overtaken = count_overtaken(r, n_r);
+    free(r);
+    free(d);
+    worker_case_close(&wc);
+}
+
+Test(worker, results_of_a_key_keep_the_order_of_its_jobs_where_that_is_asked)
+{
+    int overtaken;
+
+    keyed_run("delivery.order=none", 400, 7, &overtaken);
+    cr_assert_gt(overtaken, 10, "the test can tell: without an order jobs overtake each other");
+    keyed_run("delivery.order=key", 400, 7, &overtaken);
+    cr_assert_eq(overtaken, 0);
+}
+
 Test(worker, registry_that_is_away_holds_its_own_records_only)
 {
     struct outgoing framed = worker_case_value("\x00\x00\x00\x00\x2A\x02\x61", 7);
