@@ -456,7 +456,8 @@ __global__ __launch_bounds__(PROMPT_WARPS * 32, 3) void attention_prompt_kernel(
 
     grid_wait();
     grid_release();
-    const query_tile *block = tiles + blockIdx.y * PROMPT_WARPS;
+    /* from the last tile on: late positions have more to do, and what is left at the end should be short */
+    const query_tile *block = tiles + (gridDim.y - 1 - blockIdx.y) * PROMPT_WARPS;
     const query_tile t = block[threadIdx.x / 32];
     const int last = t.pos + t.count - 1, end = block[PROMPT_WARPS - 1].pos + max(block[PROMPT_WARPS - 1].count - 1, 0);
     columns<D, N> s;

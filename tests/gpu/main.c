@@ -1,5 +1,6 @@
 /* test-gpu [PREFIX...] -- runs the tests whose names begin with one of the prefixes, all without any.
- * Ends with "N passed, N failed"; where no card is, one line says so and nothing fails. */
+ * Ends with "N passed, N failed"; where no card is, one line says so and nothing fails.  test-gpu --card only asks whether
+ * there is one: exit code 1 where not. */
 #include "tests/gpu/gpu_test.h"
 
 #include <math.h>
@@ -138,8 +139,10 @@ int main(int argc, char **argv)
     setvbuf(stdout, NULL, _IOLBF, 0);
     if (gpu_open(&t.gpu, 0, &e) != ERR_OK) {
         printf("test-gpu: skipped, %s\n", e.msg);
-        return 0;
+        return argc == 2 && strcmp(argv[1], "--card") == 0;
     }
+    if (argc == 2 && strcmp(argv[1], "--card") == 0)
+        return 0;
     for (size_t l = 0; l < sizeof lists / sizeof *lists; l++)
         for (const struct gpu_test *test = lists[l]; test->name; test++) {
             if (!is_chosen(test->name, argc, argv))
