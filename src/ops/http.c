@@ -8,7 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_CONNECTIONS = 32, TIMEOUT_S = 10, MAX_PAGE = 1 << 20 };
+/* One address cannot take all connections: what it opens beyond its share is closed at once instead of waiting in the
+ * backlog, before the probe that asks whether this worker lives.  What it holds idle goes after TIMEOUT_S. */
+enum { MAX_CONNECTIONS = 128, MAX_CONNECTIONS_AN_ADDRESS = 32, TIMEOUT_S = 3, MAX_PAGE = 1 << 20 };
 
 struct http {
     struct MHD_Daemon *daemon;
@@ -112,9 +114,11 @@ static enum err_code start(struct http *h, const char *address, int port, struct
                        gai_strerror(bad));
     if (at->ai_family == AF_INET6)
         flags |= MHD_USE_IPv6;
-    h->daemon = MHD_start_daemon(flags, (uint16_t)port, NULL, NULL, serve, h, MHD_OPTION_SOCK_ADDR, at->ai_addr,
-                                 MHD_OPTION_CONNECTION_LIMIT, (unsigned)MAX_CONNECTIONS, MHD_OPTION_CONNECTION_TIMEOUT,
-                                 (unsigned)TIMEOUT_S, MHD_OPTION_LISTENING_ADDRESS_REUSE, 1u, MHD_OPTION_END);
+    h->daemon =
+        MHD_start_daemon(flags, (uint16_t)port, NULL, NULL, serve, h, MHD_OPTION_SOCK_ADDR, at->ai_addr,
+                         MHD_OPTION_CONNECTION_LIMIT, (unsigned)MAX_CONNECTIONS, MHD_OPTION_PER_IP_CONNECTION_LIMIT,
+                         (unsigned)MAX_CONNECTIONS_AN_ADDRESS, MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)TIMEOUT_S,
+                         MHD_OPTION_LISTENING_ADDRESS_REUSE, 1u, MHD_OPTION_END);
     freeaddrinfo(at);
     if (!h->daemon)
         return err_set(e, ERR_IO, ERR_STOP, "http: cannot listen at %s, port %d (in use, or not allowed?)", address,

@@ -1,10 +1,15 @@
+#define _GNU_SOURCE /* POLLRDHUP */
 #include "ops/http.h"
 
+#include <arpa/inet.h>
 #include <criterion/criterion.h>
 #include <curl/curl.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 static void page_hello(void *ctx, struct page *p)
 {
@@ -155,6 +160,34 @@ Test(http, says_why_it_cannot_listen)
     cr_assert_null(second);
     cr_assert_neq(http_open(&second, "192.0.2.1", 0, routes, NULL, &e), ERR_OK);
     cr_assert(strstr(e.msg, "192.0.2.1"));
+    http_close(h);
+}
+
+/* Connections that ask for nothing: beyond an address's share they are closed at once, the others after a while. */
+Test(http, answers_soon_after_a_flood_of_idle_connections, .timeout = 30)
+{
+    enum { FLOOD = 300 };
+    struct http *h = open_server();
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_port = htons((uint16_t)http_port(h))};
+    int fds[FLOOD];
+    struct reply r;
+
+    inet_pton(AF_INET, "127.0.0.1", &at.sin_addr);
+    for (int i = 0; i < FLOOD; i++) {
+        fds[i] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        cr_assert_geq(fds[i], 0);
+        cr_assert_eq(connect(fds[i], (struct sockaddr *)&at, sizeof at), 0);
+        (void)send(fds[i], "GET /hel", 8, MSG_NOSIGNAL); /* it may be closed already */
+    }
+    for (int i = 0; i < FLOOD; i++) { /* every one of them is closed by the other side */
+        struct pollfd p = {.fd = fds[i], .events = POLLRDHUP};
+        cr_assert_eq(poll(&p, 1, 10000), 1, "connection %d is still open", i);
+    }
+    r = ask(h, "GET", "/hello");
+    cr_assert_eq(r.status, 200);
+    free(r.body);
+    for (int i = 0; i < FLOOD; i++)
+        close(fds[i]);
     http_close(h);
 }
 
