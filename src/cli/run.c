@@ -12,6 +12,7 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 static const char help[] =
@@ -22,6 +23,8 @@ static const char help[] =
     "Exit codes: 0 drained; 1 failed; 2 command line; 3 configuration; 4 model; 5 Kafka; 6 device (nothing "
     "unpublished\n"
     "was committed); 7 too many dead letters; 130 second signal, or the drain took too long.\n";
+
+enum { LEAST_FILES = 64, WANTED_FILES = 1024 };
 
 /* The signal handlers' only view of the world. */
 static struct worker *_Atomic running;
@@ -65,6 +68,21 @@ static void handle_signals(void)
     handle(SIGUSR2, on_level);
     handle(SIGHUP, SIG_IGN);
     handle(SIGPIPE, SIG_IGN);
+}
+
+/* Sockets of three Kafka clients, the HTTP port's and the model's files.  With too few of them librdkafka retries for ever
+ * what cannot succeed, or ends the process. */
+static enum err_code check_open_files(struct err *e)
+{
+    struct rlimit r;
+
+    if (getrlimit(RLIMIT_NOFILE, &r) != 0 || r.rlim_cur >= WANTED_FILES)
+        return ERR_OK;
+    r.rlim_cur = r.rlim_max < WANTED_FILES ? r.rlim_max : WANTED_FILES;
+    if (setrlimit(RLIMIT_NOFILE, &r) == 0 && r.rlim_cur >= LEAST_FILES)
+        return ERR_OK;
+    return err_set(e, ERR_IO, ERR_STOP, "only %llu files may be open here (ulimit -n): at least %d are needed",
+                   (unsigned long long)r.rlim_cur, LEAST_FILES);
 }
 
 static int end(enum err_code rc, const struct err *e)
@@ -113,7 +131,7 @@ int cli_run(int argc, char **argv)
         return EXIT_OK;
     }
     handle_signals();
-    if (cli_load_config(&cfg, &o, &e) != ERR_OK)
+    if (check_open_files(&e) != ERR_OK || cli_load_config(&cfg, &o, &e) != ERR_OK)
         return cli_fail(&e);
     rc = worker_open(&w, &cfg, &e);
     if (rc == ERR_OK) {

@@ -1,3 +1,4 @@
+#define _GNU_SOURCE /* memmem() */
 #include "config/config_check.h"
 
 #include <ctype.h>
@@ -53,13 +54,62 @@ static enum err_code check_topics(const struct kafka_config *k, struct err *e)
     return ERR_OK;
 }
 
+/* One "[PROTOCOL://]HOST[:PORT]" of n bytes; an IPv6 address stands in brackets.  librdkafka takes anything, and a port of
+ * 99999 for 34463: the worker would wait for a broker that cannot be. */
+static bool is_server(const char *s, size_t n)
+{
+    const char *slashes = memmem(s, n, "://", 3);
+    size_t port = n;
+    long number = 0;
+
+    if (slashes) {
+        n -= (size_t)(slashes + 3 - s);
+        s = slashes + 3;
+    }
+    for (size_t i = 0; i < n; i++)
+        if (isspace((unsigned char)s[i]) || s[i] == '/')
+            return false;
+    for (port = n; port > 0 && s[port - 1] != ':' && s[port - 1] != ']'; port--)
+        ;
+    if (port == 0 || s[port - 1] == ']')
+        return n > 0 && (port == 0 || port == n); /* no port */
+    for (size_t i = port; i < n; i++) {
+        if (!isdigit((unsigned char)s[i]) || number > 65535)
+            return false;
+        number = number * 10 + (s[i] - '0');
+    }
+    return port > 1 && number >= 1 && number <= 65535;
+}
+
+static enum err_code check_servers(const char *list, struct err *e)
+{
+    int servers = 0;
+
+    for (const char *p = list; *p;) {
+        size_t n = strcspn(p, ","), blank = strspn(p, " ");
+        const char *next = p + n + (p[n] == ',');
+
+        p += blank < n ? blank : n;
+        n -= blank < n ? blank : n;
+        while (n > 0 && p[n - 1] == ' ')
+            n--;
+        if (n > 0 && !is_server(p, n))
+            return err_set(e, ERR_CONFIG, ERR_STOP,
+                           "kafka.bootstrap_servers: found \"%.*s\", allowed is host:port with a port from 1 to 65535",
+                           n < 100 ? (int)n : 100, p);
+        servers += n > 0;
+        p = next;
+    }
+    return servers > 0 ? ERR_OK : missing("kafka.bootstrap_servers", "kafka.embedded is false", e);
+}
+
 static enum err_code check_kafka(const struct config *c, struct err *e)
 {
     const struct kafka_config *k = &c->kafka;
     enum err_code rc;
 
-    if (!k->embedded && !*k->bootstrap_servers)
-        return missing("kafka.bootstrap_servers", "kafka.embedded is false", e);
+    if (!k->embedded && (rc = check_servers(k->bootstrap_servers, e)) != ERR_OK)
+        return rc;
     if ((rc = check_topics(k, e)) != ERR_OK ||
         (rc = check_order("kafka.session_timeout_ms", k->session_timeout_ms, "kafka.max_poll_interval_ms",
                           k->max_poll_interval_ms, true, e)) != ERR_OK)

@@ -5,8 +5,12 @@
 #include "tests/support/cpu_model.h"
 
 #include <criterion/criterion.h>
+#include <criterion/redirect.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
 #include <time.h>
 
 static int run(void)
@@ -61,6 +65,18 @@ Test(run, exits_at_once_at_the_second_signal, .exit_code = EXIT_ABORTED)
     cr_assert_eq(pthread_create(&t, NULL, terminate, &times), 0);
     run();
     cr_assert_fail("it came back");
+}
+
+Test(run, refuses_to_start_where_too_few_files_may_be_open, .init = cr_redirect_stderr)
+{
+    struct rlimit r = {20, 20};
+    char said[512] = "";
+
+    cr_assert_eq(setrlimit(RLIMIT_NOFILE, &r), 0);
+    cr_assert_eq(run(), EXIT_FAILED);
+    fflush(stderr);
+    (void)fgets(said, sizeof said, cr_get_redirected_stderr()); /* NULL leaves it empty */
+    cr_assert(strstr(said, "ulimit -n"), "%s", said);
 }
 
 Test(run, refuses_a_bad_command_line)
