@@ -35,11 +35,15 @@ FUZZERS   := $(patsubst tests/fuzz/%.c,$(BUILD)/fuzz/%,$(wildcard tests/fuzz/fuz
 CHAOS     := $(patsubst %.c,$(BUILD)/obj/%.o,$(filter-out %/fake_engine.c,$(wildcard tests/chaos/*.c)))
 FAKE      := $(patsubst %.c,$(BUILD)/pic/%.o,tests/chaos/fake_engine.c tests/support/fake_backend.c)
 
+# A goal that installs what it needs first builds in a second make, which finds the libraries then; on all cores unless
+# -j was given.
+SUBMAKE = $(MAKE) --no-print-directory $(if $(findstring -j,$(MAKEFLAGS)),,-j$(shell nproc))
+
 # One short line a file; V=1 shows the commands.
 say = $(if $(V),,@echo "  $(1)  $(@:$(BUILD)/%=%)";)
 
 .DEFAULT_GOAL := help
-.PHONY: help deps build demo test unit integration bench lint asan chaos fuzz docs format install clean
+.PHONY: help deps build tools demo test unit integration bench lint asan chaos fuzz docs format install clean
 .SECONDARY:
 .DELETE_ON_ERROR:
 
@@ -49,24 +53,26 @@ help: ## this text
 deps: ## install what is needed to build and test (apt, without questions)
 	@ops/deps.sh
 
-build: $(BIN) $(TOOLS) cuda ## the worker (build/translate-worker), its CUDA backend where nvcc is, and tools
+build: $(BIN) cuda ## the worker (build/translate-worker), and its CUDA backend where nvcc is
 
 demo: ## the main job on real input: embedded broker, demo model, a few dozen sentences
 	@ops/deps.sh build
-	@$(MAKE) --no-print-directory build
+	@$(SUBMAKE) build
 	@ops/demo/demo.sh
 
 test: ## all tests: unit, golden, integration (embedded and, where Java is, a real Kafka)
 	@ops/deps.sh test
-	@$(MAKE) --no-print-directory build unit-programs chaos-programs
+	@$(SUBMAKE) build tools unit-programs chaos-programs
 	@tests/run.sh
+
+tools: $(TOOLS) # build/golden and the other programs of tests/tools; they link tests/support, which needs Criterion
 
 unit-programs: $(UNIT)
 
 unit: $(UNIT) ## the unit tests alone
 	@tests/run.sh unit
 
-integration: build chaos-programs ## the integration tests alone
+integration: build tools chaos-programs ## the integration tests alone
 	@tests/run.sh integration
 
 bench: build ## tokenizer MB/s, CPU products and tokens/s beside what the machine can do
@@ -78,19 +84,19 @@ lint: ## cppcheck, clang-tidy, format check
 
 asan: ## unit and golden tests under the address and undefined-behaviour sanitizers
 	@ops/deps.sh test
-	@$(MAKE) --no-print-directory BUILD=$(BUILD)/asan MODE=asan NVCC= unit-programs build chaos-programs
+	@$(SUBMAKE) BUILD=$(BUILD)/asan MODE=asan NVCC= build tools unit-programs chaos-programs
 	@BUILD=$(BUILD)/asan CHAOS_MINUTES=$(or $(CHAOS_MINUTES),1) tests/run.sh unit golden integration
 
 chaos: ## faults against a real Kafka of three brokers: SEED=1 MINUTES=5 MODE=at_least_once
 	@ops/deps.sh test
-	@$(MAKE) --no-print-directory build chaos-programs
+	@$(SUBMAKE) build chaos-programs
 	@BUILD=$(BUILD) tests/chaos/run.sh
 
 chaos-programs: $(BUILD)/chaos $(BUILD)/translate-worker-fake.so
 
 fuzz: ## every parser of foreign bytes, SECONDS each (60)
 	@ops/deps.sh lint
-	@$(MAKE) --no-print-directory BUILD=$(BUILD)/fuzz-build MODE=fuzz CC=clang NVCC= fuzz-programs
+	@$(SUBMAKE) BUILD=$(BUILD)/fuzz-build MODE=fuzz CC=clang NVCC= fuzz-programs
 	@BUILD=$(BUILD)/fuzz-build tests/fuzz/run.sh $(or $(SECONDS),60)
 
 fuzz-programs: $(FUZZERS)
