@@ -2,6 +2,7 @@
 
 #include "cuda/fill.h"
 
+#include <math.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -187,6 +188,17 @@ static enum err_code load_matrix(struct loader *l, const struct matrix *a, const
     return ERR_OK;
 }
 
+/* IEEE half precision; not every compiler of C17 has the type. */
+static float half_value(uint16_t h)
+{
+    const int exponent = h >> 10 & 31, fraction = h & 1023;
+    const float size = exponent == 31  ? fraction ? NAN : INFINITY
+                       : exponent == 0 ? ldexpf((float)fraction, -24)
+                                       : ldexpf((float)(fraction | 1024), exponent - 25);
+
+    return h & 0x8000 ? -size : size;
+}
+
 static bf16 bf16_of(const struct tensor *t, int64_t i)
 {
     float v;
@@ -195,9 +207,7 @@ static bf16 bf16_of(const struct tensor *t, int64_t i)
     if (t->dtype == DTYPE_BF16)
         return ((const bf16 *)t->data)[i];
     if (t->dtype == DTYPE_F16) {
-        _Float16 h;
-        memcpy(&h, (const char *)t->data + i * 2, sizeof h);
-        v = (float)h;
+        v = half_value(((const uint16_t *)t->data)[i]);
     } else {
         memcpy(&v, (const char *)t->data + i * 4, sizeof v);
     }
