@@ -396,10 +396,11 @@ static void drain(struct worker *w)
               w->cfg->delivery.drain_timeout_ms);
     bool drained = wait_drained(w, begin);
     if (!drained) {
+        long long left = (long long)consumer_in_flight(w->consumer); /* none: only the loops had not ended yet */
         err_set(&e, ERR_TIMEOUT, ERR_STOP,
-                "not drained within %d ms (delivery.drain_timeout_ms): %d jobs are left for the group to read again",
-                w->cfg->delivery.drain_timeout_ms, task_pool_in_use(w->tasks));
-        halt_abort(&w->halt, &e);
+                "not drained within %d ms (delivery.drain_timeout_ms): %lld jobs are left for the group to read again",
+                w->cfg->delivery.drain_timeout_ms, left);
+        halt_abort(&w->halt, left > 0 ? &e : NULL);
     }
     if (halt_is_failed(&w->halt))
         halt_abort(&w->halt, NULL);

@@ -391,6 +391,22 @@ Test(worker, broker_that_goes_away_is_waited_for_and_nothing_is_lost)
     worker_case_close(&wc);
 }
 
+static bool has_committed(struct worker_case *c, int n)
+{
+    return worker_case_committed(c, 0) + worker_case_committed(c, 1) >= n;
+}
+
+Test(worker, drain_of_no_time_is_a_clean_stop_when_nothing_is_in_flight)
+{
+    worker_case_open(&wc, (const char *const[]){"delivery.drain_timeout_ms=0", NULL});
+    worker_case_jobs(&wc, "job", 5);
+    worker_case_start(&wc);
+    worker_case_until(&wc, has_committed, 5, "5 committed");
+    worker_case_stop(&wc);
+    cr_assert_eq(wc.rc, ERR_OK, "%s", wc.e.msg);
+    worker_case_close(&wc);
+}
+
 Test(worker, drain_is_bounded_and_what_is_left_is_read_again)
 {
     enum { N = 20 };
