@@ -2,6 +2,7 @@
  *
  *   TERM, INT       first: drain and exit 0; second: exit at once, 130, nothing unpublished is committed
  *   USR1, USR2      more and fewer log lines
+ *   BUS             one line, 4: a file of the model was cut while it is mapped
  *   HUP, PIPE       ignored: a worker outlives its terminal, and a closed connection is an error code */
 #include "cli/cli.h"
 #include "cli/options.h"
@@ -49,6 +50,18 @@ static void on_level(int sig)
         log_set_level((enum log_level)level);
 }
 
+/* The weights are mapped: a file of the model that somebody cut short in place ends the process, but not in silence. */
+static void on_bus_error(int sig)
+{
+    static const char text[] =
+        "translate-worker: SIGBUS: a mapped file of the model is shorter than it was, or cannot be read any more\n";
+
+    (void)sig;
+    if (write(STDERR_FILENO, text, sizeof text - 1) < 0)
+        _exit(EXIT_FAILED); /* nobody to tell */
+    _exit(EXIT_MODEL);
+}
+
 static void handle(int sig, void (*handler)(int))
 {
     struct sigaction a;
@@ -62,6 +75,7 @@ static void handle(int sig, void (*handler)(int))
 
 static void handle_signals(void)
 {
+    handle(SIGBUS, on_bus_error);
     handle(SIGTERM, on_stop);
     handle(SIGINT, on_stop);
     handle(SIGUSR1, on_level);

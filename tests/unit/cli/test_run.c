@@ -67,6 +67,23 @@ Test(run, exits_at_once_at_the_second_signal, .exit_code = EXIT_ABORTED)
     cr_assert_fail("it came back");
 }
 
+static void *break_memory(void *arg)
+{
+    (void)arg;
+    wait_for_handler();
+    raise(SIGBUS);
+    return NULL;
+}
+
+Test(run, ends_with_the_models_exit_code_when_a_mapped_file_is_cut, .exit_code = EXIT_MODEL)
+{
+    pthread_t t;
+
+    cr_assert_eq(pthread_create(&t, NULL, break_memory, NULL), 0);
+    run();
+    cr_assert_fail("it came back");
+}
+
 Test(run, refuses_to_start_where_too_few_files_may_be_open, .init = cr_redirect_stderr)
 {
     struct rlimit r = {20, 20};
