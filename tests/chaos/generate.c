@@ -21,6 +21,7 @@
 #include <time.h>
 
 enum {
+    MOST_KEYS = 1024,
     TX_KEYS = 4,
     TX_JOBS = 3,
     TX_EVERY_MS = 250,
@@ -34,7 +35,7 @@ struct generator {
     FILE *log;
     pthread_mutex_t lock; /* of the log, and of the sequences */
     _Atomic int64_t next, out, acknowledged;
-    int64_t *sequence; /* [keys] */
+    int64_t sequence[MOST_KEYS];
 };
 
 static void note(struct generator *g, char what, int64_t number)
@@ -234,9 +235,8 @@ int chaos_generate(const struct chaos_options *o)
     struct generator g = {.o = o, .log = fopen(o->log, "w")};
     pthread_t thread;
 
-    g.sequence = calloc((size_t)o->keys, sizeof *g.sequence);
-    if (!g.log || !g.sequence || o->keys <= TX_KEYS) {
-        fprintf(stderr, "chaos generate: cannot write %s, or fewer than %d keys\n", o->log, TX_KEYS + 1);
+    if (!g.log || o->keys <= TX_KEYS || o->keys > MOST_KEYS) {
+        fprintf(stderr, "chaos generate: cannot write %s, or not %d to %d keys\n", o->log, TX_KEYS + 1, MOST_KEYS);
         return 1;
     }
     pthread_mutex_init(&g.lock, NULL);
@@ -245,6 +245,5 @@ int chaos_generate(const struct chaos_options *o)
     if (both)
         pthread_join(thread, NULL);
     printf("written=%" PRId64 " acknowledged=%" PRId64 "\n", atomic_load(&g.next), atomic_load(&g.acknowledged));
-    free(g.sequence);
     return fclose(g.log) == 0 ? 0 : 1;
 }

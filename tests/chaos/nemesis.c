@@ -2,6 +2,7 @@
 
 #include "base/hash.h"
 
+#include <assert.h>
 #include <string.h>
 
 static const struct {
@@ -53,24 +54,29 @@ static int between(uint64_t h, int from, int to)
     return from + (int)(h % (uint64_t)(to - from + 1));
 }
 
-void nemesis_draw(struct fault *f, uint64_t seed, int i, unsigned mask, int session_timeout_ms)
+static enum fault_kind pick(uint64_t h, unsigned mask)
 {
-    uint64_t h = hash_mix(seed, (uint64_t)i);
-    int sum = 0, dice, k;
+    int sum = 0, dice, k, last = 0;
 
     for (k = 0; k < FAULT_KINDS; k++)
         sum += mask >> k & 1 ? kinds[k].weight : 0;
+    assert(sum > 0);
     dice = (int)(h % (uint64_t)sum);
-    for (k = 0; k < FAULT_KINDS; k++) {
-        if (!(mask >> k & 1))
-            continue;
-        dice -= kinds[k].weight;
-        if (dice < 0)
-            break;
-    }
-    f->kind = (enum fault_kind)k;
+    for (k = 0; k < FAULT_KINDS && dice >= 0; k++)
+        if (mask >> k & 1) {
+            dice -= kinds[k].weight;
+            last = k;
+        }
+    return (enum fault_kind)last;
+}
+
+void nemesis_draw(struct fault *f, uint64_t seed, int i, unsigned mask, int session_timeout_ms)
+{
+    uint64_t h = hash_mix(seed, (uint64_t)i);
+
+    f->kind = pick(h, mask);
     f->target = (unsigned)(hash_mix(h, 1) >> 32);
-    f->duration_ms = between(hash_mix(h, 2), kinds[k].from_ms, kinds[k].to_ms);
+    f->duration_ms = between(hash_mix(h, 2), kinds[f->kind].from_ms, kinds[f->kind].to_ms);
     if (f->kind == FAULT_ZOMBIE)
         f->duration_ms += session_timeout_ms;
     f->has_beside = f->kind >= FAULT_BROKER_KILL && (mask & 1u << FAULT_KILL) && hash_mix(h, 5) % 2 == 0;
