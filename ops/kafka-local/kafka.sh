@@ -168,7 +168,7 @@ signal_and_wait()
     tries=$((stop_limit_s * 10))
     while is_alive "$1"; do
         tries=$((tries - 1))
-        if [ "$tries" -le 0 ]; then
+        if [ "$tries" -eq 0 ]; then
             say "broker $1 does not end, killed"
             kill -KILL "$(cat "$dir/broker-$1.pid")" 2>/dev/null || :
         fi
