@@ -23,7 +23,9 @@ static const char help[] =
     "usage: translate-worker check [--config FILE] [--set KEY=VALUE]... [--offline]\n\n"
     "Looks at the configuration, model, tokenizer, backend, schemas, brokers and topics, and says what `run` would "
     "do.\n"
-    "Changes nothing.  One line each, \"ok\" or \"FAIL\"; exits by the first that fails.\n\n" CLI_COMMON_HELP
+    "Changes nothing.  One line each, \"ok\" or \"FAIL\"; exits by the first that fails.  To see it at work on live "
+    "jobs\n"
+    "without being noticed: translate-worker run --shadow.\n\n" CLI_COMMON_HELP
     "      --offline            leave the brokers out\n"
     "\nExit codes: 0 all well; 2 command line; 3 configuration; 4 model; 5 Kafka; 6 device.\n";
 

@@ -11,14 +11,21 @@
 #include <getopt.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
 static const char help[] =
-    "usage: translate-worker run [--config FILE] [--set KEY=VALUE]...\n\n"
+    "usage: translate-worker run [--config FILE] [--set KEY=VALUE]... [--shadow]\n\n"
     "Reads jobs from the request topic, translates them, publishes results and dead letters.\n\n" CLI_COMMON_HELP
+    "      --shadow[=GROUP]     translate what comes from now on beside the workers in service: in another group\n"
+    "                           (kafka.group_id with -shadow), commit nothing, publish nothing, print a line a job: "
+    "id,\n"
+    "                           status, language, prompt and output tokens, ms; a summary at the end\n"
+    "      --from-beginning     shadow: begin with the oldest job instead\n"
+    "  -n, --count N            shadow: stop after N jobs\n"
     "\nSignals: TERM or INT finishes what is in flight (at most delivery.drain_timeout_ms) and exits 0; a second one\n"
     "exits at once.  USR1 logs more, USR2 less.\n"
     "Exit codes: 0 drained; 1 failed; 2 command line; 3 configuration; 4 model; 5 Kafka; 6 device (nothing "
@@ -107,30 +114,76 @@ static int end(enum err_code rc, const struct err *e)
     return rc == ERR_TIMEOUT ? EXIT_ABORTED : code;
 }
 
-static enum err_code parse(struct cli_options *o, int argc, char **argv, bool *wants_help, struct err *e)
+struct shadow_options {
+    bool on, from_beginning;
+    const char *group; /* NULL = derived */
+    long long count;
+};
+
+enum { OPT_SHADOW = 256, OPT_FROM_BEGINNING };
+
+static enum err_code parse(struct cli_options *o, struct shadow_options *s, int argc, char **argv, bool *wants_help,
+                           struct err *e)
 {
-    static const struct option options[] = {CLI_COMMON_OPTIONS, {NULL, 0, NULL, 0}};
+    static const struct option options[] = {CLI_COMMON_OPTIONS,
+                                            {"shadow", optional_argument, NULL, OPT_SHADOW},
+                                            {"from-beginning", no_argument, NULL, OPT_FROM_BEGINNING},
+                                            {"count", required_argument, NULL, 'n'},
+                                            {NULL, 0, NULL, 0}};
     int option;
 
     *wants_help = false;
-    while ((option = getopt_long(argc, argv, "c:s:b:h", options, NULL)) != -1) {
+    while ((option = getopt_long(argc, argv, "c:s:b:n:h", options, NULL)) != -1) {
         e->code = ERR_OK;
         if (option == 'h') {
             *wants_help = true;
             return ERR_OK;
         }
-        if (!cli_take_common(o, option, optarg, e))
+        if (option == OPT_SHADOW) {
+            s->on = true;
+            s->group = optarg;
+        } else if (option == OPT_FROM_BEGINNING) {
+            s->from_beginning = true;
+        } else if (option == 'n') {
+            if (cli_parse_int("--count", optarg, 1, INT64_MAX, &s->count, e) != ERR_OK)
+                return e->code;
+        } else if (!cli_take_common(o, option, optarg, e))
             return err_set(e, ERR_USAGE, ERR_STOP, "run: see translate-worker run --help");
         if (e->code != ERR_OK)
             return e->code;
     }
+    if (!s->on && (s->from_beginning || s->count > 0))
+        return err_set(e, ERR_USAGE, ERR_STOP, "run: --from-beginning and --count go with --shadow");
     if (optind < argc)
         return err_set(e, ERR_USAGE, ERR_STOP, "run: unexpected argument \"%s\"", argv[optind]);
     return ERR_OK;
 }
 
+/* Nothing that the workers in service could notice: another group, no topic made, no port of theirs. */
+static enum err_code make_shadow(struct config *c, const struct shadow_options *s, char *group, size_t cap,
+                                 struct err *e)
+{
+    int n = s->group ? snprintf(group, cap, "%s", s->group) : snprintf(group, cap, "%s-shadow", c->kafka.group_id);
+
+    if (n <= 0 || (size_t)n >= cap || strcmp(group, c->kafka.group_id) == 0)
+        return err_set(e, ERR_USAGE, ERR_STOP,
+                       "--shadow: the group \"%.40s\" cannot be had: allowed are 1 to %zu bytes, not kafka.group_id",
+                       group, cap - 1);
+    c->kafka.group_id = group;
+    c->kafka.instance_id = "";
+    c->kafka.offset_reset = s->from_beginning ? "earliest" : "latest";
+    c->kafka.create_topics = false;
+    c->delivery.mode = DELIVERY_AT_LEAST_ONCE;
+    c->delivery.is_shadow = true;
+    c->delivery.shadow_count = s->count;
+    c->http.port = 0;
+    return ERR_OK;
+}
+
 int cli_run(int argc, char **argv)
 {
+    struct shadow_options shadow = {.on = false};
+    char group[250];
     struct cli_options o = {.config_path = NULL};
     struct err e = {.code = ERR_OK};
     struct worker *w = NULL;
@@ -138,7 +191,7 @@ int cli_run(int argc, char **argv)
     bool wants_help;
     enum err_code rc;
 
-    if (parse(&o, argc, argv, &wants_help, &e) != ERR_OK)
+    if (parse(&o, &shadow, argc, argv, &wants_help, &e) != ERR_OK)
         return cli_fail(&e);
     if (wants_help) {
         fputs(help, stdout);
@@ -147,6 +200,10 @@ int cli_run(int argc, char **argv)
     handle_signals();
     if (check_open_files(&e) != ERR_OK || cli_load_config(&cfg, &o, &e) != ERR_OK)
         return cli_fail(&e);
+    if (shadow.on && make_shadow(&cfg, &shadow, group, sizeof group, &e) != ERR_OK) {
+        config_free(&cfg);
+        return cli_fail(&e);
+    }
     rc = worker_open(&w, &cfg, &e);
     if (rc == ERR_OK) {
         atomic_store(&running, w);

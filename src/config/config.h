@@ -69,6 +69,8 @@ struct kafka_config {
 struct delivery_config {
     enum delivery_mode mode;
     enum delivery_order order; /* of results */
+    bool is_shadow;            /* no key: run --shadow.  Nothing is committed, nothing published */
+    long long shadow_count;    /* stop after so many; 0 = no limit */
     int max_in_flight_jobs;
     int max_in_flight_mb;
     int commit_interval_ms;

@@ -258,6 +258,12 @@ static bool is_transactional(const struct consumer *c)
     return c->d.mode == DELIVERY_EXACTLY_ONCE; /* offsets go with the results then: see handover.h */
 }
 
+/* A shadow commits nothing at all. */
+static bool commits_here(const struct consumer *c)
+{
+    return !is_transactional(c) && !c->d.is_shadow;
+}
+
 static int64_t retry_ms(const struct consumer *c)
 {
     int64_t ms = RETRY_MIN_MS;
@@ -343,7 +349,7 @@ static void commit_start(struct consumer *c)
 
 static void commit_if_due(struct consumer *c)
 {
-    if (c->dirty && !c->commit_out && !is_transactional(c) && clock_mono_ns() >= c->commit_due_ns)
+    if (c->dirty && !c->commit_out && commits_here(c) && clock_mono_ns() >= c->commit_due_ns)
         commit_start(c);
 }
 
@@ -352,7 +358,7 @@ static void commit_all(struct consumer *c, int64_t until_ns)
 {
     int64_t left;
 
-    if (is_transactional(c))
+    if (!commits_here(c))
         return;
     for (;;) {
         while (c->commit_out && (left = until_ns - clock_mono_ns()) > 0)
@@ -700,7 +706,7 @@ enum err_code consumer_turn(struct consumer *c, int timeout_ms, struct err *e)
     }
     if (busy || timeout_ms <= 0)
         return ERR_OK;
-    if (c->dirty && !c->commit_out && !is_transactional(c) && c->commit_due_ns < until)
+    if (c->dirty && !c->commit_out && commits_here(c) && c->commit_due_ns < until)
         until = c->commit_due_ns;
     wait_for_work(c, until);
     return ERR_OK;

@@ -53,6 +53,7 @@ struct worker {
     struct batcher batcher;
     struct decode_loop decoder;
     struct publish publish;
+    struct shadow shadow;
     pthread_t threads[LOOPS];
     int n_threads;
     bool is_wedged; /* a thread did not end: nothing it may touch is freed */

@@ -23,6 +23,7 @@
 #include "worker/health.h"
 #include "worker/key_order.h"
 #include "worker/result.h"
+#include "worker/shadow.h"
 #include "worker/stats.h"
 #include "worker/task.h"
 
@@ -39,6 +40,7 @@ struct publish {
     struct publisher *publisher; /* its report is publish_report(), ctx this */
     struct result_writer *writer;
     struct key_order *order; /* NULL = none */
+    struct shadow *shadow;   /* NULL = none; else results become its lines, and publisher is NULL */
     struct halt *halt;
     struct health *health;
     struct stats *stats;

@@ -249,6 +249,8 @@ static void wire_loops(struct worker *w)
     w->publish.consumer = w->consumer;
     w->publish.writer = w->writer;
     w->publish.order = w->order;
+    w->shadow = (struct shadow){.out = stdout, .limit = w->cfg->delivery.shadow_count};
+    w->publish.shadow = w->cfg->delivery.is_shadow ? &w->shadow : NULL;
     w->publish.halt = &w->halt;
     w->publish.health = &w->health;
     w->publish.stats = &w->stats;
@@ -268,8 +270,10 @@ static enum err_code open_kafka(struct worker *w, struct err *e)
     pthread_mutex_unlock(&w->view_lock);
     wire_loops(w);
     if ((rc = decode_loop_open(&w->decoder, e)) != ERR_OK || (rc = publish_open(&w->publish, e)) != ERR_OK ||
-        (rc = publisher_open(&publisher, &c->kafka, w->bootstrap, &c->delivery, publish_report, &w->publish, e)) !=
-            ERR_OK)
+        c->delivery.is_shadow)
+        return rc;
+    if ((rc = publisher_open(&publisher, &c->kafka, w->bootstrap, &c->delivery, publish_report, &w->publish, e)) !=
+        ERR_OK)
         return rc;
     publisher_set_wake_fd(publisher, w->publish.wake_fd);
     w->publish.publisher = publisher;
@@ -479,5 +483,7 @@ enum err_code worker_run(struct worker *w, struct err *e)
         join_rest(w, LOOPS);
     close_kafka(w);
     log_stopped(w, stop_ns);
+    if (w->publish.shadow && !w->is_wedged)
+        shadow_summary(&w->shadow, &w->stats);
     return halt_error(&w->halt, e);
 }

@@ -74,6 +74,18 @@ check "the same job id twice gives two results" test "$(grep -c '^twice.OK' "$WO
 check "the dead letters are counted" test "$(metric main 'jobs_total{outcome="dead_letter"}')" = 10
 check "and the expired one" test "$(metric main 'jobs_total{outcome="expired"}')" = 1
 
+# --- a shadow beside it ---
+shadow() { # its own group, from the oldest job on, twenty of them
+    timeout 120 "$WORKER" run --config config/local.cfg --bootstrap "$servers" --shadow --from-beginning --count 20 \
+        >"$WORK/shadow.out" 2>"$WORK/shadow.log"
+}
+ends() { "$WORKER" results --bootstrap "$servers" --dead-letters --output tsv --set "wire.registry_schemas=$WORK/schemas" | wc -l; }
+before=$(ends)
+check "run --shadow translates live jobs and ends" shadow
+check "it prints a line a job and a summary" test "$(grep -c '^[^#].*OK' "$WORK/shadow.out"):$(grep -c '^# 20 jobs' "$WORK/shadow.out")" = 20:1
+check "and publishes nothing" test "$(ends)" = "$before"
+check_exit 2 "--count without --shadow is a usage error" "$WORKER" run --count 3
+
 # --- pages ---
 page() { curl -fsS "http://127.0.0.1:${worker_http[main]}$1"; }
 no_lag() { [ "$(page /status | grep -c '"lag": 0')" = 6 ]; }

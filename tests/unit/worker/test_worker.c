@@ -625,6 +625,27 @@ Test(worker, results_of_a_key_keep_the_order_of_its_jobs_where_that_is_asked)
     cr_assert_eq(overtaken, 0);
 }
 
+Test(worker, shadow_translates_and_leaves_no_trace)
+{
+    enum { N = 40 };
+    struct seen *r;
+
+    worker_case_open(&wc, NULL);
+    wc.cfg.delivery.is_shadow = true;
+    wc.cfg.delivery.shadow_count = N;
+    worker_case_jobs(&wc, "job", N - 1);
+    struct outgoing poison = json("no job at all");
+    worker_case_send(&wc, &poison, 1);
+    worker_case_start(&wc);
+    worker_case_wait(&wc); /* it stops by itself */
+    cr_assert_eq(wc.rc, ERR_OK, "%s", wc.e.msg);
+    cr_assert_leq(worker_case_committed(&wc, 0), 0);
+    cr_assert_leq(worker_case_committed(&wc, 1), 0);
+    cr_assert_eq(worker_case_read(&wc, false, 0, 0, &r), 0);
+    cr_assert_eq(worker_case_read(&wc, true, 0, 0, &r), 0);
+    worker_case_close(&wc);
+}
+
 Test(worker, registry_that_is_away_holds_its_own_records_only)
 {
     struct outgoing framed = worker_case_value("\x00\x00\x00\x00\x2A\x02\x61", 7);
