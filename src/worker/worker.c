@@ -24,6 +24,7 @@ enum {
     CONSUMER_TURN_MS = 50,  /* the longest a stop request waits for the intake to end */
     SUPERVISE_MS = 500,     /* how often the watchdog looks */
     BROKER_ASK_MS = 2000,   /* one question to a broker that may not be there */
+    TOPIC_WAIT_MS = 5000,   /* until a topic that nobody knows is a missing one */
     FAILED_DRAIN_MS = 5000, /* after a failure: for what was sent to be acknowledged */
     JOIN_MS = 5000,         /* after an abort: for the threads to notice */
     CLOSE_MS = 5000         /* committing and leaving the group */
@@ -96,7 +97,8 @@ static bool wait_halt(struct worker *w, int ms)
     return poll(&fd, 1, ms) > 0 || halt_is_stopping(&w->halt);
 }
 
-static enum err_code missing_topic(const struct admin_report *r, struct err *e)
+/* *absent: the error is a topic that does not exist. */
+static enum err_code missing_topic(const struct admin_report *r, bool *absent, struct err *e)
 {
     const struct admin_topic *all[] = {&r->request, &r->result, &r->dead_letter};
 
@@ -105,39 +107,47 @@ static enum err_code missing_topic(const struct admin_report *r, struct err *e)
             *e = all[i]->problem;
             return e->code;
         }
-        if (all[i]->partitions == 0)
+        *absent = all[i]->partitions == 0;
+        if (*absent)
             return err_set(e, ERR_KAFKA, ERR_STOP,
                            "topic %s does not exist (create it, or set kafka.create_topics = true)", all[i]->name);
     }
     return ERR_OK;
 }
 
-static enum err_code ask_brokers(struct worker *w, struct err *e)
+static enum err_code ask_brokers(struct worker *w, bool *absent, struct err *e)
 {
     const struct kafka_config *k = &w->cfg->kafka;
     struct admin_report report;
     enum err_code rc;
 
+    *absent = false;
     memset(&report, 0, sizeof report);
     if (k->create_topics && !w->embedded)
         if ((rc = admin_create_topics(k, w->bootstrap, BROKER_ASK_MS * 5, e)) != ERR_OK)
             return rc;
     if ((rc = admin_ask(&report, k, w->bootstrap, BROKER_ASK_MS, e)) != ERR_OK)
         return rc;
-    return missing_topic(&report, e);
+    return missing_topic(&report, absent, e);
 }
 
-/* A broker that is not there is waited for; the log says so once in five seconds. */
+/* A broker that is not there is waited for; the log says so once in five seconds.  A topic that was made a moment ago is
+ * not known to every broker at once: it is missing when it is missing for TOPIC_WAIT_MS. */
 static enum err_code wait_for_brokers(struct worker *w, struct err *e)
 {
-    int64_t told = 0;
+    int64_t told = 0, absent_since = 0;
     enum err_code rc;
     char why[400];
+    bool absent;
 
-    while ((rc = ask_brokers(w, e)) != ERR_OK) {
-        if (e->act != ERR_RETRY)
-            return rc;
+    while ((rc = ask_brokers(w, &absent, e)) != ERR_OK) {
         int64_t now = clock_mono_ns();
+        if (!absent)
+            absent_since = 0;
+        else if (absent_since == 0)
+            absent_since = now;
+        if (e->act != ERR_RETRY && (!absent || now - absent_since >= TOPIC_WAIT_MS * NS_PER_MS))
+            return rc;
         if (told == 0 || now - told >= 5 * NS_PER_S) {
             log_event(LOG_WARN, "broker_wait", "bootstrap=%s reason=%s", w->bootstrap,
                       log_quote(why, sizeof why, e->msg));
