@@ -329,11 +329,11 @@ static bool judge(struct checker *c, const struct ends *now, const int64_t *end)
         verdict_end(c->verdict, i, now->at[REQUESTS][i], end[i]);
     verdict_unproven(c->verdict, c->n);
     clean = verdict_judge(c->verdict, &rules, &f);
-    printf("jobs=%" PRId64 " acknowledged=%" PRId64 " unsure=%" PRId64 " aborted=%" PRId64 " results=%" PRId64
-           " dead_letters=%" PRId64 " repeats=%" PRId64 " allowed_repeats=%" PRId64 " commits_seen=%" PRId64
-           " samples=%" PRId64 " missed_samples=%" PRId64,
-           f.requests, f.acknowledged, f.unsure, f.aborted, f.results, f.dead_letters, f.repeats, rules.max_repeats,
-           f.commits_seen, atomic_load(&c->samples), atomic_load(&c->misses));
+    printf("jobs=%" PRId64 " written_twice=%" PRId64 " acknowledged=%" PRId64 " unsure=%" PRId64 " aborted=%" PRId64
+           " results=%" PRId64 " dead_letters=%" PRId64 " repeats=%" PRId64 " allowed_repeats=%" PRId64
+           " commits_seen=%" PRId64 " samples=%" PRId64 " missed_samples=%" PRId64,
+           f.requests, f.written_twice, f.acknowledged, f.unsure, f.aborted, f.results, f.dead_letters, f.repeats,
+           rules.max_repeats, f.commits_seen, atomic_load(&c->samples), atomic_load(&c->misses));
     for (int i = 0; i < FINDINGS; i++)
         printf(" %s=%" PRId64, finding_name((enum finding)i), f.found[i]);
     printf(" verdict=%s\n", clean ? "clean" : "FAULTY");

@@ -27,7 +27,7 @@ enum {
     TX_EVERY_MS = 250,
     TX_CALL_MS = 20000,
     MOST_OUT = 20000, /* written and unanswered; more, and the generator waits */
-    FLUSH_MS = 90000,
+    FLUSH_MS = 130000,
 };
 
 struct generator {
@@ -91,8 +91,8 @@ static void on_report(rd_kafka_t *rk, const rd_kafka_message_t *m, void *opaque)
 static rd_kafka_t *open_plain(struct generator *g)
 {
     static const char *const settings[] = {
-        "enable.idempotence", "true",  "acks",      "all", "partitioner", "murmur2_random",
-        "message.timeout.ms", "60000", "linger.ms", "2",   NULL};
+        "enable.idempotence", "true",   "acks",      "all", "partitioner", "murmur2_random",
+        "message.timeout.ms", "120000", "linger.ms", "2",   NULL};
     rd_kafka_conf_t *conf = kafka_conf(g->o->bootstrap, settings);
 
     rd_kafka_conf_set_dr_msg_cb(conf, on_report);

@@ -13,9 +13,9 @@ struct fate {
     int32_t key;
     int16_t partition;
     uint8_t kind;
-    bool written, acknowledged, unsure, aborted;
-    uint16_t results, dead;
-    uint64_t text_hash; /* of the first result */
+    bool acknowledged, unsure, aborted;
+    uint16_t written, results, dead; /* written: an idempotent producer that had to begin anew may write a job twice */
+    uint64_t text_hash;              /* of the first result */
 };
 
 struct places { /* of one partition: the job at each offset, -1 = none */
@@ -145,11 +145,10 @@ void verdict_request(struct verdict *v, int partition, int64_t offset, const str
         return;
     v->f.requests++;
     fate = fate_of(v, j->number);
-    if (fate->written) {
-        found(v, FOUND_GARBLED, 1, "job %" PRId64 " is twice on the topic: the generator's fault", j->number);
+    if (fate->written++ > 0) {
+        v->f.written_twice++;
         return;
     }
-    fate->written = true;
     fate->partition = (int16_t)partition;
     fate->offset = offset;
     fate->key = j->key;
@@ -293,10 +292,11 @@ void verdict_end(struct verdict *v, int partition, int64_t committed, int64_t en
 static void judge_job(struct verdict *v, int64_t number, const struct verdict_rules *r)
 {
     const struct fate *j = &v->jobs[number];
-    int outcomes = j->results + j->dead;
+    int outcomes = j->results + j->dead, repeats = outcomes > j->written ? outcomes - j->written : 0;
 
-    if (j->written && outcomes == 0)
-        found(v, FOUND_LOST, 1, "job %" PRId64 " (%s) at partition %d offset %" PRId64 " has no outcome", number,
+    if (j->written && (outcomes == 0 || (r->exactly_once && outcomes < j->written)))
+        found(v, FOUND_LOST, 1,
+              "job %" PRId64 " (%s) at partition %d offset %" PRId64 " has no outcome, or one too few", number,
               job_kind_name((enum job_kind)j->kind), j->partition, j->offset);
     if (j->acknowledged && !j->written)
         found(v, FOUND_UNWRITTEN, 1, "job %" PRId64 " was acknowledged and is not on the topic", number);
@@ -306,8 +306,8 @@ static void judge_job(struct verdict *v, int64_t number, const struct verdict_ru
     if (j->results > 0 && j->dead > 0 && (r->exactly_once || j->kind != JOB_LATE))
         found(v, FOUND_BOTH, 1, "job %" PRId64 " (%s) has %d results and %d dead letters", number,
               job_kind_name((enum job_kind)j->kind), j->results, j->dead);
-    if (outcomes > 1) {
-        v->f.repeats += outcomes - 1;
+    if (repeats > 0 && j->written) {
+        v->f.repeats += repeats;
         if (r->exactly_once)
             found(v, FOUND_TWICE, 1,
                   "job %" PRId64 " at partition %d offset %" PRId64 " has %d results and %d dead letters", number,

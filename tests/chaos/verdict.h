@@ -39,7 +39,7 @@ struct verdict_rules {
 };
 
 struct verdict_figures {
-    int64_t requests, acknowledged, unsure, aborted, results, dead_letters, repeats, commits_seen;
+    int64_t requests, written_twice, acknowledged, unsure, aborted, results, dead_letters, repeats, commits_seen;
     int64_t found[FINDINGS];
 };
 

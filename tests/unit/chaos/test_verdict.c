@@ -284,3 +284,25 @@ Test(verdict, takes_an_outcome_that_is_read_before_its_request)
     cr_expect(verdict_judge(v, &(struct verdict_rules){.exactly_once = true}, &out));
     verdict_close(v);
 }
+
+Test(verdict, expects_as_many_outcomes_as_the_generator_wrote_a_job)
+{
+    struct verdict_rules r = {.exactly_once = true};
+    struct verdict_figures out;
+
+    for (int outcomes = 1; outcomes <= 3; outcomes++) {
+        struct numbered j = job(8);
+        struct verdict *v = written();
+        answer_all(v);
+        verdict_request(v, 0, 1000, &j);
+        for (int i = 1; i < outcomes; i++)
+            verdict_result(v, &j, 7, 0, 1000);
+        if (outcomes != 2) {
+            expect_only(v, r, outcomes < 2 ? FOUND_LOST : FOUND_TWICE, 1);
+            continue;
+        }
+        cr_expect(verdict_judge(v, &r, &out));
+        cr_expect_eq(out.written_twice, 1);
+        verdict_close(v);
+    }
+}
