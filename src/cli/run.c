@@ -177,6 +177,11 @@ static enum err_code make_shadow(struct config *c, const struct shadow_options *
     c->delivery.is_shadow = true;
     c->delivery.shadow_count = s->count;
     c->http.port = 0;
+    if (s->count > 0 && s->count < c->delivery.max_in_flight_jobs) { /* no more than is asked for is begun */
+        c->delivery.max_in_flight_jobs = (int)s->count;
+        if (c->batch.max_jobs > s->count)
+            c->batch.max_jobs = (int)s->count;
+    }
     return ERR_OK;
 }
 

@@ -8,7 +8,7 @@
 #ifndef WORKER_SHADOW_H
 #define WORKER_SHADOW_H
 
-#include "worker/stats.h"
+#include "ops/metrics.h"
 #include "worker/task.h"
 
 #include <stdbool.h>
@@ -18,11 +18,14 @@
 struct shadow {
     FILE *out;
     long long limit, jobs; /* limit: 0 = none */
+    long long by_status[RESULT_STATUSES], dead, prompt_tokens, cached_tokens, output_tokens;
+    struct histogram job_s;
     int64_t begin_ns, end_ns;
 };
 
+void shadow_init(struct shadow *s, FILE *out, long long limit);
 /* false: the limit is reached. */
 bool shadow_job(struct shadow *s, const struct task *t);
-void shadow_summary(const struct shadow *s, const struct stats *stats);
+void shadow_summary(const struct shadow *s);
 
 #endif

@@ -259,7 +259,7 @@ static void wire_loops(struct worker *w)
     w->publish.consumer = w->consumer;
     w->publish.writer = w->writer;
     w->publish.order = w->order;
-    w->shadow = (struct shadow){.out = stdout, .limit = w->cfg->delivery.shadow_count};
+    shadow_init(&w->shadow, stdout, w->cfg->delivery.shadow_count);
     w->publish.shadow = w->cfg->delivery.is_shadow ? &w->shadow : NULL;
     w->publish.halt = &w->halt;
     w->publish.health = &w->health;
@@ -494,6 +494,6 @@ enum err_code worker_run(struct worker *w, struct err *e)
     close_kafka(w);
     log_stopped(w, stop_ns);
     if (w->publish.shadow && !w->is_wedged)
-        shadow_summary(&w->shadow, &w->stats);
+        shadow_summary(&w->shadow);
     return halt_error(&w->halt, e);
 }
