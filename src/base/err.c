@@ -18,6 +18,7 @@ static const char *const names[ERR_CODES] = {
     [ERR_TIMEOUT] = "TIMEOUT",
     [ERR_CLOSED] = "CLOSED",
     [ERR_USAGE] = "USAGE",
+    [ERR_FENCED] = "FENCED",
     [ERR_POISON] = "POISON",
     [ERR_UNDECODABLE] = "UNDECODABLE",
     [ERR_UNKNOWN_SCHEMA] = "UNKNOWN_SCHEMA",

@@ -21,6 +21,7 @@ enum err_code {
     ERR_TIMEOUT,
     ERR_CLOSED, /* the queue or module is shutting down */
     ERR_USAGE,  /* command line */
+    ERR_FENCED, /* another instance has taken this one's identity */
     ERR_POISON, /* too many dead letters: stopped on purpose */
     /* one job: what its dead letter or result says.  err_name() is the name on the wire. */
     ERR_UNDECODABLE,    /* bytes that are no request: bad framing, bad Avro, bad JSON, empty */

@@ -187,10 +187,11 @@ static void tell(const struct subject *s)
     const struct config *c = &s->cfg;
 
     printf("run would read %s as group %s, translate with %s, publish to %s and set aside to %s;\n"
-           "micro-batches of up to %d jobs or %d tokens after at most %d ms; up to %d jobs in flight%s.\n",
+           "micro-batches of up to %d jobs or %d tokens after at most %d ms; up to %d jobs in flight; delivery %s%s.\n",
            c->kafka.request_topic, c->kafka.group_id, s->model ? s->model->name : "the model", c->kafka.result_topic,
            c->kafka.dead_letter_topic, c->batch.max_jobs, c->batch.max_tokens, c->batch.linger_ms,
-           c->delivery.max_in_flight_jobs, c->http.enabled ? "; HTTP on" : "");
+           c->delivery.max_in_flight_jobs, c->delivery.mode == DELIVERY_EXACTLY_ONCE ? "exactly once" : "at least once",
+           c->http.enabled ? "; HTTP on" : "");
 }
 
 static void close_subject(struct subject *s)

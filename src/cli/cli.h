@@ -14,6 +14,7 @@ enum exit_code {
     EXIT_KAFKA = 5,    /* brokers, topics, permissions */
     EXIT_DEVICE = 6,   /* the backend failed; nothing unpublished was committed */
     EXIT_POISON = 7,   /* too many dead letters: stopped on purpose */
+    EXIT_FENCED = 8,   /* another worker has this one's transactional id; nothing unpublished was committed */
     EXIT_ABORTED = 130 /* second signal, or drain_timeout_ms was not enough */
 };
 

@@ -75,6 +75,7 @@ int cli_fail(const struct err *e)
     case ERR_REGISTRY: return EXIT_KAFKA;
     case ERR_DEVICE: return EXIT_DEVICE;
     case ERR_POISON: return EXIT_POISON;
+    case ERR_FENCED: return EXIT_FENCED;
     default: return EXIT_FAILED;
     }
 }

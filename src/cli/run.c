@@ -30,7 +30,8 @@ static const char help[] =
     "exits at once.  USR1 logs more, USR2 less.\n"
     "Exit codes: 0 drained; 1 failed; 2 command line; 3 configuration; 4 model; 5 Kafka; 6 device (nothing "
     "unpublished\n"
-    "was committed); 7 too many dead letters; 130 second signal, or the drain took too long.\n";
+    "was committed); 7 too many dead letters; 8 another worker has the same\n"
+    "transactional id; 130 second signal, or the drain took too long.\n";
 
 enum { LEAST_FILES = 64, WANTED_FILES = 1024 };
 

@@ -74,9 +74,12 @@ struct delivery_config {
     int max_in_flight_jobs;
     int max_in_flight_mb;
     int commit_interval_ms;
-    int drain_timeout_ms;   /* at SIGTERM */
-    int revoke_timeout_ms;  /* how long a revoked partition may finish what is in flight */
-    int publish_timeout_ms; /* librdkafka's message timeout of one attempt; a job is retried after it */
+    int drain_timeout_ms;  /* at SIGTERM */
+    int revoke_timeout_ms; /* how long a revoked partition may finish what is in flight */
+    const char
+        *transactional_id;   /* exactly_once: one a worker, the same after a restart; "" = from group and instance id */
+    int transaction_results; /* exactly_once: most in a transaction; 0 = a quarter of max_in_flight_jobs */
+    int publish_timeout_ms;  /* librdkafka's message timeout of one attempt; a job is retried after it */
 };
 
 struct wire_config {

@@ -118,6 +118,21 @@ static enum err_code check_kafka(const struct config *c, struct err *e)
                        k->max_poll_interval_ms, true, e);
 }
 
+static enum err_code check_delivery(const struct config *c, struct err *e)
+{
+    const struct delivery_config *d = &c->delivery;
+
+    if (d->mode != DELIVERY_EXACTLY_ONCE)
+        return ERR_OK;
+    if (c->kafka.embedded)
+        return err_set(e, ERR_CONFIG, ERR_STOP,
+                       "delivery.mode: exactly_once needs a real Kafka: the embedded broker (kafka.embedded = true) "
+                       "throws the offsets of transactions away");
+    if (!*d->transactional_id && !*c->kafka.instance_id)
+        return missing("delivery.transactional_id (or kafka.instance_id)", "delivery.mode is exactly_once", e);
+    return ERR_OK;
+}
+
 static enum err_code check_backend(const char *name, struct err *e)
 {
     if (name[strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789")] == '\0')
@@ -163,7 +178,8 @@ enum err_code config_check_all(const struct config *c, struct err *e)
     enum err_code rc;
 
     if ((rc = check_backend(c->engine.backend, e)) != ERR_OK || (rc = check_kafka(c, e)) != ERR_OK ||
-        (rc = check_sizes(c, e)) != ERR_OK || (rc = check_wire(&c->wire, e)) != ERR_OK)
+        (rc = check_delivery(c, e)) != ERR_OK || (rc = check_sizes(c, e)) != ERR_OK ||
+        (rc = check_wire(&c->wire, e)) != ERR_OK)
         return rc;
     return check_order("retry.backoff_ms", c->retry.backoff_ms, "retry.backoff_max_ms", c->retry.backoff_max_ms, false,
                        e);

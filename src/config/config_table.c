@@ -9,7 +9,8 @@
 static const char *const prompt_names[] = {"auto", "mt", "mt1.5", "mt2", NULL};
 static const char *const strategy_names[] = {"roundrobin", "range", "cooperative-sticky", NULL};
 static const char *const reset_names[] = {"earliest", "latest", "error", NULL};
-static const char *const mode_names[] = {[DELIVERY_AT_LEAST_ONCE] = "at_least_once", NULL};
+static const char *const mode_names[] = {
+    [DELIVERY_AT_LEAST_ONCE] = "at_least_once", [DELIVERY_EXACTLY_ONCE] = "exactly_once", NULL};
 static const char *const order_names[] = {[ORDER_NONE] = "none", [ORDER_KEY] = "key", NULL};
 static const char *const encoding_names[] = {
     [WIRE_SAME] = "same", [WIRE_JSON] = "json", [WIRE_AVRO] = "avro", [WIRE_REGISTRY] = "registry", NULL};
@@ -125,10 +126,16 @@ const struct config_key config_keys[] = {
      "of their own here or that delivery depends on."},
 
     {"delivery.mode", ENUM(delivery.mode), "at_least_once", 0, 0, mode_names, NULL,
-     "at_least_once: an offset is committed once its result is acknowledged by all in-sync replicas."},
+     "at_least_once: an offset is committed once its result is acknowledged by all in-sync replicas. exactly_once: "
+     "results and offsets in one transaction; readers set isolation.level=read_committed."},
     {"delivery.order", ENUM(delivery.order), "none", 0, 0, order_names, NULL,
      "key: results of one record key appear in the order of its jobs, one at a time; jobs without a key never wait. none: "
      "results appear as they are finished."},
+    {"delivery.transactional_id", STRING(delivery.transactional_id), "", 0, 200, NONE,
+     "exactly_once: a name of this one worker that survives restarts; empty: kafka.group_id and kafka.instance_id."},
+    {"delivery.transaction_results", INT(delivery.transaction_results), "0", 0, 100000, NULL, "results",
+     "exactly_once: most in one transaction, which is also at most commit_interval_ms old; 0: a quarter of "
+     "max_in_flight_jobs."},
     {"delivery.max_in_flight_jobs", INT(delivery.max_in_flight_jobs), "1024", 1, 1000000, NULL, "jobs",
      "Read and not yet published; at the limit reading waits."},
     {"delivery.max_in_flight_mb", INT(delivery.max_in_flight_mb), "256", 1, 65536, NULL, "MiB",

@@ -40,7 +40,8 @@ static const struct {
     {"enable.idempotence", "delivery depends on it"},
     {"acks", "delivery depends on it"},
     {"request.required.acks", "delivery depends on it"},
-    {"transactional.id", "set delivery.mode"},
+    {"transactional.id", "set delivery.transactional_id"},
+    {"transaction.timeout.ms", "it follows from delivery.commit_interval_ms"},
     {"group.protocol", "the worker uses the classic protocol"},
 };
 

@@ -31,6 +31,7 @@ static const char *const reserved[] = {
     "acks",
     "request.required.acks",
     "transactional.id",
+    "transaction.timeout.ms",
     "partition.assignment.strategy",
     "partitioner",
     "isolation.level",
@@ -100,6 +101,8 @@ static void on_log(const rd_kafka_t *rk, int syslog_level, const char *facility,
     char q[LOGGED_BYTES];
     enum log_level level = syslog_level <= 3 ? LOG_ERROR : syslog_level == 4 ? LOG_WARN : LOG_DEBUG;
 
+    if (cl && (strcmp(facility, "FAIL") == 0 || strcmp(facility, "REQTMOUT") == 0) && !strstr(text, "Connect to"))
+        atomic_fetch_add(&cl->troubles, 1); /* a connection that never was has lost nothing */
     if (cl && (strcmp(facility, "FAIL") == 0 || strcmp(facility, "ERROR") == 0)) {
         complain(cl, "kafka_connection", text);
         return;

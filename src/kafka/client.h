@@ -19,6 +19,7 @@ struct client {
     _Atomic int64_t all_down_ns;  /* monotonic, when every broker was last reported down; 0 = never */
     _Atomic int64_t complaint_ns; /* of the last logged connection complaint */
     _Atomic int complaints_held;  /* since then */
+    _Atomic int64_t troubles;     /* connections lost and requests timed out so far */
     _Atomic bool fatal;           /* the handle can do no more: ask rd_kafka_fatal_error() */
 };
 

@@ -208,6 +208,11 @@ static void check_unknown_topic(struct consumer *c)
 
 /* ---- finished jobs ---- */
 
+static bool is_transactional(const struct consumer *c)
+{
+    return c->d.mode == DELIVERY_EXACTLY_ONCE; /* offsets go with the results then: see handover.h */
+}
+
 static void serve_finished(struct consumer *c)
 {
     struct finished f;
@@ -222,7 +227,7 @@ static void serve_finished(struct consumer *c)
         struct partition *p = assignment_find(c->mine, at->partition);
 
         if (!p || p->assignment != at->assignment) {
-            atomic_fetch_add(&c->n_late, 1);
+            atomic_fetch_add(&c->n_late, !is_transactional(c)); /* in a transaction it was in time */
         } else if (ledger_finish(p->ledger, at->offset, NULL) == ERR_OK) {
             atomic_store(&p->in_flight, (int64_t)ledger_in_flight(p->ledger));
             atomic_store(&p->frontier, ledger_frontier(p->ledger));
@@ -252,11 +257,6 @@ void consumer_finish(struct consumer *c, const struct source *at)
 }
 
 /* ---- commits: one at a time, the contiguous frontier and a note of what is finished ahead of it ---- */
-
-static bool is_transactional(const struct consumer *c)
-{
-    return c->d.mode == DELIVERY_EXACTLY_ONCE; /* offsets go with the results then: see handover.h */
-}
 
 /* A shadow commits nothing at all. */
 static bool commits_here(const struct consumer *c)

@@ -3,6 +3,8 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "kafka/client.h"
+#include "kafka/produce.h"
+#include "kafka/transaction.h"
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -20,15 +22,7 @@
  * A broker refuses a whole batch for its size, the small records in it too; only alone does a record show which
  * it is.  The second producer is made when it is first needed. */
 
-enum {
-    LINGER_MS = 2,
-    LOCAL_LIMIT_BYTES = 64 << 20, /* the broker's own limit decides, this one only bounds memory */
-    QUEUE_SPARE = 1024,           /* local queue beyond the jobs in flight */
-    QUEUE_MIN_KB = 128 << 10,
-    PURGE_MS = 2000,
-    DESTROY_MS = 5000,
-    TOPICS = 3
-};
+enum { LINGER_MS = 2, PURGE_MS = 2000, DESTROY_MS = 5000 };
 
 /* One record on its way.  Kept outside the library, so that each is reported once even if a producer has to be
  * thrown away with records in it. */
@@ -44,9 +38,10 @@ struct producer {
 };
 
 struct publisher {
+    struct transaction *transaction; /* mode exactly_once: all the rest is unused then */
     const struct kafka_config *k;
     char *bootstrap;
-    int publish_timeout_ms, queue_records, queue_kb;
+    struct produce_limits limits;
     publisher_report *report;
     void *report_ctx;
     struct producer *shared, *alone; /* alone: NULL until needed */
@@ -55,13 +50,6 @@ struct publisher {
     struct sending sent; /* head of the ring of those on their way */
     _Atomic int64_t n_sent, n_acknowledged, n_failed, n_waiting, n_rebuilds;
 };
-
-static const char *topic_of(const struct publisher *p, enum publisher_topic to)
-{
-    return to == PUBLISH_RESULT        ? p->k->result_topic
-           : to == PUBLISH_DEAD_LETTER ? p->k->dead_letter_topic
-                                       : p->k->request_topic;
-}
 
 /* ---- records on their way ---- */
 
@@ -103,25 +91,6 @@ static void finish(struct publisher *p, struct sending *s, enum err_code rc, con
 
 static void on_delivery(rd_kafka_t *rk, const rd_kafka_message_t *m, void *opaque);
 
-static enum err_code producer_configure(rd_kafka_conf_t *conf, const struct publisher *p, bool alone, struct err *e)
-{
-    enum err_code rc;
-
-    rd_kafka_conf_set_dr_msg_cb(conf, on_delivery);
-    if ((rc = client_set_int(conf, "linger.ms", alone ? 0 : LINGER_MS, e)) != ERR_OK ||
-        (rc = client_set(conf, "compression.codec", "lz4", e)) != ERR_OK ||
-        (rc = client_set_int(conf, "message.max.bytes", LOCAL_LIMIT_BYTES, e)) != ERR_OK ||
-        (rc = client_set_int(conf, "queue.buffering.max.messages", p->queue_records, e)) != ERR_OK ||
-        (rc = client_set_int(conf, "queue.buffering.max.kbytes", p->queue_kb, e)) != ERR_OK ||
-        (rc = client_set_properties(conf, p->k, e)) != ERR_OK ||
-        (rc = client_set(conf, "enable.idempotence", "true", e)) != ERR_OK ||
-        (rc = client_set(conf, "acks", "all", e)) != ERR_OK ||
-        (rc = client_set(conf, "partitioner", "murmur2_random", e)) != ERR_OK ||
-        (rc = client_set_int(conf, "message.timeout.ms", p->publish_timeout_ms, e)) != ERR_OK)
-        return rc;
-    return alone ? client_set(conf, "batch.num.messages", "1", e) : ERR_OK;
-}
-
 static void producer_wake(const struct publisher *p, const struct producer *pr)
 {
     static const uint64_t one = 1;
@@ -137,19 +106,6 @@ static void producer_close(struct producer *pr)
         free(pr);
 }
 
-/* Asks for the topics' leaders now, so that the first record does not wait for them (librdkafka before 2.10.1: up to
- * a second).  The handle is the library's to keep once it was asked for. */
-static void producer_warm(const struct publisher *p, struct producer *pr)
-{
-    for (int to = 0; to < TOPICS; to++) {
-        if (to == PUBLISH_REQUEST)
-            continue; /* workers do not write there */
-        rd_kafka_topic_t *t = rd_kafka_topic_new(pr->rk, topic_of(p, (enum publisher_topic)to), NULL);
-        if (t)
-            rd_kafka_topic_destroy(t);
-    }
-}
-
 static enum err_code producer_open(struct producer **out, const struct publisher *p, bool alone, struct err *e)
 {
     enum err_code rc;
@@ -161,12 +117,15 @@ static enum err_code producer_open(struct producer **out, const struct publisher
         return err_set(e, ERR_NOMEM, ERR_STOP, "publisher: out of memory");
     client_init(&pr->client, pr, alone ? "publisher-alone" : "publisher");
     if ((rc = client_conf(&conf, &pr->client, p->k, p->bootstrap, e)) != ERR_OK ||
-        (rc = producer_configure(conf, p, alone, e)) != ERR_OK ||
-        (rc = client_new(&pr->rk, RD_KAFKA_PRODUCER, &conf, e)) != ERR_OK)
+        (rc = produce_configure(conf, p->k, &p->limits, alone ? 0 : LINGER_MS, e)) != ERR_OK ||
+        (alone && (rc = client_set(conf, "batch.num.messages", "1", e)) != ERR_OK))
+        goto out;
+    rd_kafka_conf_set_dr_msg_cb(conf, on_delivery);
+    if ((rc = client_new(&pr->rk, RD_KAFKA_PRODUCER, &conf, e)) != ERR_OK)
         goto out;
     if (p->wake_fd >= 0)
         producer_wake(p, pr);
-    producer_warm(p, pr);
+    produce_warm(pr->rk, p->k);
     *out = pr;
     pr = NULL;
 out:
@@ -202,12 +161,6 @@ static bool send_alone(struct publisher *p, struct sending *s, const rd_kafka_me
     return rc == RD_KAFKA_RESP_ERR_NO_ERROR;
 }
 
-/* A topic that may not be written is no reason to stop: somebody may allow it, and until then nothing is lost. */
-static enum err_act publish_act(rd_kafka_resp_err_t rc)
-{
-    return rc == RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED ? ERR_RETRY : client_act(rc);
-}
-
 static void on_delivery(rd_kafka_t *rk, const rd_kafka_message_t *m, void *opaque)
 {
     struct client *cl = opaque;
@@ -231,7 +184,7 @@ static void on_delivery(rd_kafka_t *rk, const rd_kafka_message_t *m, void *opaqu
     } else {
         if (m->err == RD_KAFKA_RESP_ERR__FATAL)
             atomic_store(&cl->fatal, true);
-        err_set(&e, ERR_KAFKA, publish_act(m->err), "publish to %s: %s", rd_kafka_topic_name(m->rkt),
+        err_set(&e, ERR_KAFKA, produce_act(m->err), "publish to %s: %s", rd_kafka_topic_name(m->rkt),
                 rd_kafka_err2str(m->err));
     }
     finish(p, s, e.code, &e);
@@ -284,6 +237,22 @@ static void rebuild(struct publisher *p)
         log_event(LOG_ERROR, "publisher_rebuild", "text=%s", log_quote(q, sizeof q, e.msg));
 }
 
+int64_t publisher_due_ns(const struct publisher *p, bool has_more)
+{
+    return p->transaction ? transaction_due_ns(p->transaction, has_more) : INT64_MAX;
+}
+
+void publisher_hurry(struct publisher *p)
+{
+    if (p->transaction)
+        transaction_hurry(p->transaction);
+}
+
+enum err_code publisher_failure(const struct publisher *p, struct err *e)
+{
+    return p->transaction ? transaction_failure(p->transaction, e) : ERR_OK;
+}
+
 static bool is_fatal(struct producer *pr)
 {
     return pr && atomic_load(&pr->client.fatal);
@@ -291,15 +260,11 @@ static bool is_fatal(struct producer *pr)
 
 static enum err_code place(struct publisher *p, const struct delivery_config *d, struct err *e)
 {
-    int64_t kb = (int64_t)d->max_in_flight_mb * 2048;
-
-    p->queue_records = 2 * d->max_in_flight_jobs + QUEUE_SPARE;
-    p->queue_kb = kb < QUEUE_MIN_KB ? QUEUE_MIN_KB : kb > INT32_MAX ? INT32_MAX : (int)kb;
-    p->publish_timeout_ms = d->publish_timeout_ms;
-    p->pool = calloc((size_t)p->queue_records, sizeof *p->pool);
+    p->limits = produce_limits(d);
+    p->pool = calloc((size_t)p->limits.queue_records, sizeof *p->pool);
     if (!p->pool)
-        return err_set(e, ERR_NOMEM, ERR_STOP, "publisher: no memory for %d records", p->queue_records);
-    for (int i = 0; i < p->queue_records; i++) {
+        return err_set(e, ERR_NOMEM, ERR_STOP, "publisher: no memory for %d records", p->limits.queue_records);
+    for (int i = 0; i < p->limits.queue_records; i++) {
         p->pool[i].next = p->free;
         p->free = &p->pool[i];
     }
@@ -333,41 +298,44 @@ enum err_code publisher_open(struct publisher **out, const struct kafka_config *
     return rc;
 }
 
-static rd_kafka_headers_t *copy_headers(const struct outgoing *o)
+enum err_code publisher_open_transactional(struct publisher **out, const struct kafka_config *k,
+                                           const struct delivery_config *d, struct consumer *c,
+                                           publisher_report *report, void *ctx, struct err *e)
 {
-    rd_kafka_headers_t *h = rd_kafka_headers_new(o->n_headers);
+    struct publisher *p = calloc(1, sizeof *p);
+    enum err_code rc;
 
-    for (size_t i = 0; h && i < o->n_headers; i++)
-        rd_kafka_header_add(h, o->headers[i].name, -1, o->headers[i].value,
-                            o->headers[i].value ? (ssize_t)o->headers[i].size : 0);
-    return h;
+    *out = NULL;
+    if (!p)
+        return err_set(e, ERR_NOMEM, ERR_STOP, "publisher: out of memory");
+    if ((rc = transaction_open(&p->transaction, k, d, c, report, ctx, e)) != ERR_OK) {
+        free(p);
+        return rc;
+    }
+    *out = p;
+    return ERR_OK;
 }
 
 enum err_code publisher_send(struct publisher *p, const struct outgoing *o, struct err *e)
 {
-    const char *topic = topic_of(p, o->to);
-    rd_kafka_headers_t *headers;
+    const char *topic;
     rd_kafka_resp_err_t rc;
     struct sending *s;
 
+    if (p->transaction)
+        return transaction_send(p->transaction, o, e);
+    topic = produce_topic(p->k, o->to);
     if (!p->shared || is_fatal(p->shared))
         return err_set(e, ERR_BUSY, ERR_RETRY, "publisher: being built anew");
     s = sending_take(p, o->opaque);
     if (!s)
-        return err_set(e, ERR_BUSY, ERR_RETRY, "publisher: %d records on their way", p->queue_records);
-    headers = copy_headers(o);
-    rc = rd_kafka_producev(p->shared->rk, RD_KAFKA_V_TOPIC(topic),
-                           RD_KAFKA_V_PARTITION(o->partition < 0 ? RD_KAFKA_PARTITION_UA : o->partition),
-                           RD_KAFKA_V_MSGFLAGS(RD_KAFKA_MSG_F_COPY), RD_KAFKA_V_KEY(o->key, o->key_size),
-                           RD_KAFKA_V_VALUE((void *)o->value, o->value_size), RD_KAFKA_V_HEADERS(headers),
-                           RD_KAFKA_V_OPAQUE(s), RD_KAFKA_V_END);
+        return err_set(e, ERR_BUSY, ERR_RETRY, "publisher: %d records on their way", p->limits.queue_records);
+    rc = produce_send(p->shared->rk, p->k, o, s);
     if (rc == RD_KAFKA_RESP_ERR_NO_ERROR) {
         atomic_fetch_add(&p->n_sent, 1);
         return ERR_OK;
     }
     sending_release(p, s);
-    if (headers)
-        rd_kafka_headers_destroy(headers);
     if (rc == RD_KAFKA_RESP_ERR__QUEUE_FULL)
         return err_set(e, ERR_BUSY, ERR_RETRY, "publisher: the local queue is full");
     if (rc == RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE)
@@ -377,13 +345,17 @@ enum err_code publisher_send(struct publisher *p, const struct outgoing *o, stru
         atomic_store(&p->shared->client.fatal, true);
         return err_set(e, ERR_BUSY, ERR_RETRY, "publisher: being built anew");
     }
-    return err_set(e, ERR_KAFKA, publish_act(rc), "publish to %s: %s", topic, rd_kafka_err2str(rc));
+    return err_set(e, ERR_KAFKA, produce_act(rc), "publish to %s: %s", topic, rd_kafka_err2str(rc));
 }
 
 void publisher_turn(struct publisher *p, int timeout_ms)
 {
     struct err e;
 
+    if (p->transaction) {
+        transaction_turn(p->transaction, timeout_ms);
+        return;
+    }
     serve(p->alone, 0);
     serve(p->shared, timeout_ms);
     if (!p->shared && producer_open(&p->shared, p, false, &e) != ERR_OK) {
@@ -397,6 +369,10 @@ void publisher_turn(struct publisher *p, int timeout_ms)
 
 void publisher_set_wake_fd(struct publisher *p, int eventfd)
 {
+    if (p->transaction) {
+        transaction_set_wake_fd(p->transaction, eventfd);
+        return;
+    }
     p->wake_fd = eventfd;
     if (p->shared)
         producer_wake(p, p->shared);
@@ -410,6 +386,11 @@ void publisher_close(struct publisher *p, int timeout_ms)
 
     if (!p)
         return;
+    if (p->transaction) {
+        transaction_close(p->transaction, timeout_ms);
+        free(p);
+        return;
+    }
     while (p->sent.next != &p->sent && clock_mono_ns() < until) {
         serve(p->alone, 0);
         serve(p->shared, p->alone ? 5 : 50);
@@ -424,6 +405,11 @@ void publisher_close(struct publisher *p, int timeout_ms)
 
 void publisher_get_stats(const struct publisher *p, struct publisher_stats *s)
 {
+    memset(s, 0, sizeof *s);
+    if (p->transaction) {
+        transaction_get_stats(p->transaction, s);
+        return;
+    }
     s->sent = atomic_load(&p->n_sent);
     s->acknowledged = atomic_load(&p->n_acknowledged);
     s->failed = atomic_load(&p->n_failed);

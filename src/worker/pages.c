@@ -172,6 +172,10 @@ static void metrics_kafka(struct page *p, const struct view *v)
     metrics_gauge(p, PREFIX "in_flight_jobs", "Jobs read and not finished.", (double)c->in_flight_jobs);
     metrics_gauge(p, PREFIX "in_flight_bytes", "Bytes of their records.", (double)c->in_flight_bytes);
     metrics_counter(p, PREFIX "records_total", "Records read.", (double)c->records);
+    metrics_counter(p, PREFIX "records_skipped_total",
+                    "Records that the note of the committed offset says are finished.", (double)c->skipped);
+    metrics_counter(p, PREFIX "notes_ignored_total", "Notes of committed offsets that were not understood.",
+                    (double)c->notes_ignored);
     metrics_counter(p, PREFIX "commits_total", "Offset commits.", (double)c->commits);
     metrics_counter(p, PREFIX "commit_errors_total", "Offset commits that failed.", (double)c->commit_errors);
     metrics_counter(p, PREFIX "rebalances_total", "Assignments and revocations.", (double)c->rebalances);
@@ -182,6 +186,9 @@ static void metrics_kafka(struct page *p, const struct view *v)
     metrics_counter(p, PREFIX "published_total", "Records sent.", (double)b->sent);
     metrics_counter(p, PREFIX "publish_acknowledged_total", "Records acknowledged.", (double)b->acknowledged);
     metrics_counter(p, PREFIX "publish_failed_total", "Records refused.", (double)b->failed);
+    metrics_counter(p, PREFIX "transactions_total", "Transactions committed (delivery.mode exactly_once).",
+                    (double)b->commits);
+    metrics_counter(p, PREFIX "transactions_aborted_total", "Transactions aborted and done again.", (double)b->aborts);
     metrics_counter(p, PREFIX "producer_rebuilds_total", "Producers built anew after a fatal error.",
                     (double)b->rebuilds);
 }

@@ -114,7 +114,12 @@ static void put_off(struct publish *p, struct task *t, const struct err *why)
 
 static void refused(struct publish *p, struct task *t, enum err_code rc, const struct err *e)
 {
-    if (rc == ERR_RESULT_TOO_LARGE)
+    if (rc == ERR_RESULT_TOO_LARGE && e->act == ERR_RETRY) {
+        t->out.alone = true; /* its batch was refused: alone it shows whether it is the one */
+        task_list_add(&p->queued, t);
+    } else if (rc == ERR_BUSY) {
+        task_list_add(&p->queued, t); /* its transaction ended for another's sake */
+    } else if (rc == ERR_RESULT_TOO_LARGE)
         rewrite(p, t, e);
     else if (e->act == ERR_RETRY)
         put_off(p, t, e);
@@ -173,6 +178,7 @@ static bool send_one(struct publish *p, struct task *t)
         publish_report(p, t, ERR_OK, &e);
         return true;
     }
+    t->out.at = &t->record->at;
     enum err_code rc = publisher_send(p->publisher, &t->out, &e);
     if (rc == ERR_BUSY)
         return false;
@@ -221,6 +227,9 @@ static void wait(struct publish *p)
 
     if (p->delayed.next_due_ns < until)
         until = p->delayed.next_due_ns;
+    int64_t due = p->publisher ? publisher_due_ns(p->publisher, p->queued.n > 0) : INT64_MAX;
+    if (due < until)
+        until = due;
     int ms = until <= now ? 0 : (int)((until - now + NS_PER_MS - 1) / NS_PER_MS);
     if (poll(&fd, 1, ms) > 0 && read(p->wake_fd, &n, sizeof n) < 0)
         return; /* another reader was faster: there is none, and the next poll waits again */
@@ -233,13 +242,24 @@ static bool is_finished(struct publish *p)
     return halt_is_failed(p->halt) || (queue_is_done(p->finished) && p->queued.n == 0 && p->delayed.n == 0);
 }
 
+static void turn_publisher(struct publish *p)
+{
+    struct err e;
+
+    if (halt_is_stopping(p->halt))
+        publisher_hurry(p->publisher);
+    publisher_turn(p->publisher, 0);
+    if (publisher_failure(p->publisher, &e) != ERR_OK)
+        halt_fail(p->halt, &e);
+}
+
 void publish_run(struct publish *p)
 {
     while (!halt_is_aborted(p->halt)) {
         health_turn(p->health, LOOP_PUBLISHER);
         take_finished(p, clock_mono_ns());
         if (p->publisher)
-            publisher_turn(p->publisher, 0);
+            turn_publisher(p);
         if (is_finished(p))
             break;
         wait(p);

@@ -266,6 +266,15 @@ static void wire_loops(struct worker *w)
     w->publish.stats = &w->stats;
 }
 
+static enum err_code open_publisher(struct worker *w, struct publisher **out, struct err *e)
+{
+    const struct config *c = w->cfg;
+
+    if (c->delivery.mode == DELIVERY_EXACTLY_ONCE)
+        return publisher_open_transactional(out, &c->kafka, &c->delivery, w->consumer, publish_report, &w->publish, e);
+    return publisher_open(out, &c->kafka, w->bootstrap, &c->delivery, publish_report, &w->publish, e);
+}
+
 static enum err_code open_kafka(struct worker *w, struct err *e)
 {
     const struct config *c = w->cfg;
@@ -282,8 +291,7 @@ static enum err_code open_kafka(struct worker *w, struct err *e)
     if ((rc = decode_loop_open(&w->decoder, e)) != ERR_OK || (rc = publish_open(&w->publish, e)) != ERR_OK ||
         c->delivery.is_shadow)
         return rc;
-    if ((rc = publisher_open(&publisher, &c->kafka, w->bootstrap, &c->delivery, publish_report, &w->publish, e)) !=
-        ERR_OK)
+    if ((rc = open_publisher(w, &publisher, e)) != ERR_OK)
         return rc;
     publisher_set_wake_fd(publisher, w->publish.wake_fd);
     w->publish.publisher = publisher;

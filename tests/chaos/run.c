@@ -153,12 +153,14 @@ static pid_t spawn(const char *out, char *const *argv, bool dies_with_us)
 
 static void start_worker(struct runner *r, int slot, bool log_full)
 {
-    char id[32];
+    char id[160];
 
     r->intent[slot] = LET_LIVE;
     snprintf(id, sizeof id, "chaos-%d", slot);
     if (r->o->static_members)
         setenv("TRANSLATE_WORKER_KAFKA_INSTANCE_ID", id, 1);
+    snprintf(id, sizeof id, "%.100s-%d", r->o->group, slot);
+    setenv("TRANSLATE_WORKER_DELIVERY_TRANSACTIONAL_ID", id, 1); /* exactly_once: each worker its own, also anew */
     if (!worker_start(&r->workers[slot], r->o->dir, r->argv, log_full))
         exit(1);
 }
@@ -176,9 +178,9 @@ static bool end_is_fine(struct runner *r, int slot)
     }
     switch (r->intent[slot]) {
     case DEVICE_GONE: return code == EXIT_DEVICE;
-    case FENCED: return code == EXIT_KAFKA;
+    case FENCED: return code == EXIT_KAFKA || code == EXIT_FENCED;
     case TERMINATED: return code == EXIT_OK || (code == EXIT_ABORTED && r->brokers_troubled);
-    default: return code == EXIT_KAFKA && r->twins_fight;
+    default: return (code == EXIT_KAFKA || code == EXIT_FENCED) && r->twins_fight;
     }
 }
 

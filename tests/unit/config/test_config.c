@@ -218,7 +218,8 @@ Test(config, properties_are_the_users_but_for_what_the_worker_owns)
         {"kafka: { properties = ( \"bootstrap.servers=x\" ); };",
          "worker.cfg:1: kafka.properties[0]: bootstrap.servers cannot be set here: set kafka.bootstrap_servers"},
         {"kafka: { properties = ( \"transactional.id=x\" ); };",
-         "worker.cfg:1: kafka.properties[0]: transactional.id cannot be set here: set delivery.mode"},
+         "worker.cfg:1: kafka.properties[0]: transactional.id cannot be set here: set "
+         "delivery.transactional_id"},
         {"kafka: { properties = ( \"isolation.level=read_uncommitted\" ); };",
          "worker.cfg:1: kafka.properties[0]: isolation.level cannot be set here: delivery depends on it"},
         {"kafka: { properties = ( \"acks=1\" ); };",
@@ -371,9 +372,28 @@ Test(config, cooperative_sticky_needs_a_library_that_survives_it)
     config_free(&c);
 }
 
+Test(config, exactly_once_needs_a_real_broker_and_a_name)
+{
+    static const struct bad cases[] = {
+        {"delivery: { mode = \"exactly_once\"; };",
+         "worker.cfg: delivery.transactional_id (or kafka.instance_id) is missing: delivery.mode is exactly_once"},
+        {"kafka: { embedded = true; }; delivery: { mode = \"exactly_once\"; transactional_id = \"a\"; };",
+         "worker.cfg: delivery.mode: exactly_once needs a real Kafka: the embedded broker (kafka.embedded = true) "
+         "throws "
+         "the offsets of transactions away"},
+    };
+    struct config c;
+    struct err e;
+
+    all_refused(cases, sizeof cases / sizeof *cases);
+    cr_expect_eq(parse(&c, "kafka: { instance_id = \"a\"; }; delivery: { mode = \"exactly_once\"; };", &e), ERR_OK,
+                 "%s", e.msg);
+    config_free(&c);
+}
+
 Test(config, committed_files_load)
 {
-    static const char *const files[] = {"config/worker.cfg", "config/local.cfg"};
+    static const char *const files[] = {"config/worker.cfg", "config/local.cfg", "config/exactly-once.cfg"};
     struct config c;
     struct err e;
 

@@ -1,0 +1,95 @@
+#!/usr/bin/env bash
+# Exactly-once delivery of the real binary, against a real Apache Kafka: what a read_committed reader sees over kill -9,
+# a broker that restarts, members that come and go, and two workers of one transactional id.
+cd "$(dirname "$0")/../.." || exit 1
+source tests/integration/lib.sh
+
+export KAFKA_LOCAL_DIR=$PWD/$WORK/kafka
+kafka() { ops/kafka-local/kafka.sh "$@"; }
+servers=$(kafka start --brokers 1 --port "${KAFKA_PORT:-19592}" 2>"$WORK/kafka.log")
+rc=$?
+if [ $rc = 77 ]; then
+    tail -1 "$WORK/kafka.log"
+    exit 77
+fi
+trap 'kill_workers; kafka stop >/dev/null 2>&1' EXIT
+check "a real Kafka starts" test $rc = 0
+[ $rc = 0 ] || exit 1
+for topic in requests results dead; do kafka topic translate.$topic 4 >/dev/null 2>&1; done
+
+once=(--config config/local.cfg --bootstrap "$servers" --set http.port=0 --set kafka.session_timeout_ms=6000
+    --set delivery.mode=exactly_once --set delivery.commit_interval_ms=100)
+start() { worker_start "$1" "${once[@]}" --set delivery.transactional_id="$2"; }
+submit() { "$WORKER" submit --bootstrap "$servers" --format tsv "$@" 2>>"$WORK/submit.log"; }
+results() { "$WORKER" results --bootstrap "$servers" --output tsv --timeout 90 "$@"; }
+"$BUILD/evaluation_tsv" tests/golden/demo/evaluation.json >"$WORK/evaluation.tsv"
+jobs_named() { cut -f1-3 "$WORK/evaluation.tsv" | sed "s/^eval/$1/"; } # 250 jobs
+work() { jobs_named "$1" | submit --ids >"$WORK/$1.ids"; }
+done_by() { metric "$1" 'jobs_total{outcome="result"}'; }
+is_under_way() { [ "$(done_by "$1")" -gt "$2" ]; }
+wait_under_way() { # WORKER: until it has published something more
+    local before
+    before=$(done_by "$1")
+    within 30 is_under_way "$1" "$before"
+}
+
+# Each job named PREFIX... has one outcome, as a read_committed reader sees it; then nothing is to come any more.
+lag() {
+    kafka groups 2>/dev/null | awk '$2 == "translate.requests" { n++; if ($6 == "-") bad = 1; sum += $6 }
+        END { print n == 0 || bad ? "-" : sum }'
+}
+lag_is_0() { [ "$(lag)" = 0 ]; }
+once_each() {
+    results --ids "$WORK/$1.ids" >"$WORK/$1.out" || return 1
+    within 60 lag_is_0 || return 1
+    results --dead-letters >"$WORK/all.out"
+    awk -F'\t' -v prefix="$1" 'index($1, prefix "-") == 1 { n[$1]++; all++ }
+        END { for (id in n) if (n[id] > 1) { print "# " id ": " n[id] " outcomes"; bad = 1 }
+              print "# " all " outcomes of " prefix; exit bad || all != 250 }' "$WORK/all.out"
+}
+
+check_exit 3 "a transactional id is asked for" "$WORKER" check "${once[@]}" --offline
+check_exit 3 "the embedded broker is refused" "$WORKER" check --config config/local.cfg --set delivery.mode=exactly_once
+check "check tells the mode" grep -q "delivery exactly once" <("$WORKER" check "${once[@]}" --set delivery.transactional_id=a)
+
+start a one || exit 1
+work calm
+check "each job has one outcome" once_each calm
+
+# --- kill -9 in the middle ---
+for round in 1 2 3; do
+    work "kill$round"
+    wait_under_way a
+    kill -KILL "${worker_pid[a]}"
+    worker_wait a 2>/dev/null
+    start a one || exit 1
+    check "after kill -9 each job has one outcome ($round)" once_each "kill$round"
+done
+
+# --- members come and go ---
+work pair
+start b two || exit 1
+wait_under_way b
+kill -TERM "${worker_pid[b]}"
+check_exit 0 "one of two stops under load" worker_wait b
+check "and each job has one outcome" once_each pair
+
+# --- the broker goes away and comes back ---
+work away
+wait_under_way a
+kafka broker 1 kill
+kafka broker 1 start
+check "after a broker's death each job has one outcome" once_each away
+
+# --- a second worker of the same name ---
+work twin
+wait_under_way a
+start c one || exit 1
+check_exit 8 "the older of two workers of one transactional id is fenced" worker_wait a
+check "it says so in one line" grep -q 'event=fenced.*transactional id' "$WORK/a.log"
+check "and each job has one outcome" once_each twin
+
+check "no transient fault made a dead letter" test "$(results --dead-letters | grep -c DEAD_LETTER)" = 0
+kill -TERM "${worker_pid[c]}"
+check_exit 0 "SIGTERM ends it well" worker_wait c
+finish
