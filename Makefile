@@ -43,7 +43,7 @@ SUBMAKE = $(MAKE) --no-print-directory $(if $(findstring -j,$(MAKEFLAGS)),,-j$(s
 say = $(if $(V),,@echo "  $(1)  $(@:$(BUILD)/%=%)";)
 
 .DEFAULT_GOAL := help
-.PHONY: help deps build tools demo test unit integration bench lint asan chaos fuzz docs format install clean
+.PHONY: help deps build tools demo test unit integration bench bench-kafka lint asan chaos fuzz docs format install clean
 .SECONDARY:
 .DELETE_ON_ERROR:
 
@@ -77,6 +77,9 @@ integration: build tools chaos-programs ## the integration tests alone
 
 bench: build ## tokenizer MB/s, CPU products and tokens/s beside what the machine can do
 	@$(BIN) bench
+
+bench-kafka: build chaos-programs ## the worker with an engine that costs nothing, beside a bare loop, on a real Kafka
+	@BUILD=$(BUILD) ops/bench/kafka.sh
 
 lint: ## cppcheck, clang-tidy, format check
 	@ops/deps.sh lint

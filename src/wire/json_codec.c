@@ -150,6 +150,8 @@ enum err_code json_codec_decode(const struct message *m, const struct intake *in
     return rc;
 }
 
+enum { USUAL_BYTES = 1024 }; /* of a written message */
+
 static json_t *string_of(struct text t)
 {
     return json_stringn(t.s ? t.s : "", t.n);
@@ -197,7 +199,7 @@ static json_t *write_field(const struct field *f, const void *base, const char *
 
     switch (f->kind) {
     case FIELD_TEXT: return string_of(*(const struct text *)at);
-    case FIELD_SYMBOL: return json_string(f->symbols[*(const int *)at]);
+    case FIELD_SYMBOL: return json_string_nocheck(f->symbols[*(const int *)at]);
     case FIELD_INT: return json_integer(*(const int32_t *)at);
     case FIELD_LONG:
     case FIELD_TIME: return json_integer(*(const int64_t *)at);
@@ -216,7 +218,8 @@ static json_t *write_fields(const struct field *fields, size_t n, const void *ba
     for (size_t i = 0; o && i < n; i++) {
         if (!message_has(&fields[i], base))
             continue;
-        if (json_object_set_new(o, fields[i].name, write_field(&fields[i], base, failed)) != 0) {
+        /* the names are ours: nothing in them to check */
+        if (json_object_set_new_nocheck(o, fields[i].name, write_field(&fields[i], base, failed)) != 0) {
             if (!*failed)
                 *failed = fields[i].path;
             json_decref(o);
@@ -240,9 +243,12 @@ enum err_code json_codec_encode(const struct message *m, const void *base, struc
     if (!o)
         return err_set(e, ERR_INVALID_UTF8, ERR_SKIP, "JSON: %s: not valid UTF-8 or out of memory",
                        failed ? failed : m->name);
-    n = json_dumpb(o, NULL, 0, flags);
-    buf = n ? arena_take(a, n) : NULL;
-    if (!buf || json_dumpb(o, buf, n, flags) != n)
+    /* Most fit the guess; what does not is written again, now that its size is known. */
+    buf = arena_take(a, USUAL_BYTES);
+    n = buf ? json_dumpb(o, buf, USUAL_BYTES, flags) : 0;
+    if (n > USUAL_BYTES && (buf = arena_take(a, n)))
+        n = json_dumpb(o, buf, n, flags);
+    if (!buf || n == 0)
         rc = err_set(e, ERR_NOMEM, ERR_RETRY, "JSON: out of memory for %zu bytes", n);
     else
         *out = (struct text){buf, n};
