@@ -176,7 +176,7 @@ Test(worker, stop_under_load_loses_nothing_and_repeats_nothing)
 
 static bool has_committed(struct worker_case *c, int n)
 {
-    return worker_case_committed(c, 0) + worker_case_committed(c, 1) == n;
+    return worker_case_committed(c, 0) + worker_case_committed(c, 1) >= n;
 }
 
 Test(worker, device_failure_has_its_own_error_and_commits_nothing_unpublished)
@@ -395,11 +395,6 @@ Test(worker, broker_that_goes_away_is_waited_for_and_nothing_is_lost)
     free(r);
     free(d);
     worker_case_close(&wc);
-}
-
-static bool has_committed(struct worker_case *c, int n)
-{
-    return worker_case_committed(c, 0) + worker_case_committed(c, 1) >= n;
 }
 
 Test(worker, drain_of_no_time_is_a_clean_stop_when_nothing_is_in_flight)
