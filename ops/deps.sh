@@ -26,7 +26,7 @@ install() { # install PACKAGE...: what is missing of them
     [ -n "$todo" ] || return 0
     as_root=
     [ "$(id -u)" = 0 ] || as_root=sudo
-    echo "deps: installing$todo"
+    echo "deps: installing$todo (a minute or more; nothing is printed meanwhile)"
     log=$(mktemp)
     # shellcheck disable=SC2086 # a list of words
     if ! { $as_root apt-get update -qq && $as_root env DEBIAN_FRONTEND=noninteractive \

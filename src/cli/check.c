@@ -59,7 +59,7 @@ static void bad(struct subject *s, const char *what, const struct err *e)
     printf("FAIL  %-10s %s\n", what, e->msg);
     fflush(stdout);
     if (s->exit_code == EXIT_OK)
-        s->exit_code = cli_fail(e);
+        s->exit_code = cli_exit_code(e);
 }
 
 static bool check_model(struct subject *s)
@@ -175,7 +175,7 @@ static void check_brokers(struct subject *s)
         bad(s, "brokers", &e);
         return;
     }
-    good("brokers", "%s%s: %d brokers, cluster %s", bootstrap, k->embedded ? " (embedded)" : "", r.brokers,
+    good("brokers", "%s%s: %d broker%s, cluster %s", bootstrap, k->embedded ? " (embedded)" : "", r.brokers, r.brokers == 1 ? "" : "s",
          *r.cluster_id ? r.cluster_id : "unknown");
     check_topic(s, &r.request);
     check_topic(s, &r.result);

@@ -30,5 +30,6 @@ int cli_config(int argc, char **argv); /* prints the configuration reference */
 
 /* "translate-worker: MESSAGE" to stderr; the exit code for e. */
 int cli_fail(const struct err *e);
+int cli_exit_code(const struct err *e); /* the same code, nothing printed */
 
 #endif

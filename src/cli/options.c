@@ -65,6 +65,11 @@ enum err_code cli_parse_int(const char *option, const char *s, long long min, lo
 int cli_fail(const struct err *e)
 {
     fprintf(stderr, "translate-worker: %s\n", e->msg);
+    return cli_exit_code(e);
+}
+
+int cli_exit_code(const struct err *e)
+{
     switch (e->code) {
     case ERR_OK: return EXIT_OK;
     case ERR_USAGE: return EXIT_USAGE;

@@ -55,7 +55,7 @@ static const char help_text[] =
     "translation\n"
     "      --timeout SECONDS    give up when nothing came for so long (--follow: never; --ids: 60)\n" CLI_COMMON_HELP
     "\n"
-    "exit code: 0 all that was asked for was seen, 1 some job ids were not, 2 usage, 3 configuration, 5 Kafka\n";
+    "Exit codes: 0 all that was asked for was seen, 1 some job ids were not, 2 usage, 3 configuration, 5 Kafka\n";
 
 static size_t id_slot(const struct id_set *s, const char *id, size_t n)
 {

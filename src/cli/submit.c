@@ -56,7 +56,7 @@ static const char help_text[] =
     "      --deadline-ms N      jobs expire N ms from now\n"
     "  -i, --ids                print each job's id on standard output\n"
     "      --timeout SECONDS    give up when the broker has not answered for so long (30)\n" CLI_COMMON_HELP "\n"
-    "exit code: 0 all acknowledged, 1 some lines refused or not acknowledged, 2 usage, 3 configuration, 5 Kafka\n";
+    "Exit codes: 0 all acknowledged, 1 some lines refused or not acknowledged, 2 usage, 3 configuration, 5 Kafka\n";
 
 static void on_report(void *ctx, void *opaque, enum err_code rc, const struct err *e)
 {

@@ -42,7 +42,7 @@ static const char help_text[] =
     "      --from LANG          source language\n"
     "      --backend NAME       auto, cpu or cuda (the same as --set engine.backend=NAME)\n" CLI_COMMON_HELP "\n"
     "A line that cannot be translated is reported on standard error and leaves an empty line.\n"
-    "exit code: 0 all translated, 1 some not, 2 usage, 3 configuration, 4 model, 6 device\n";
+    "Exit codes: 0 all translated, 1 some not, 2 usage, 3 configuration, 4 model, 6 device\n";
 
 static void show_progress(struct translate *t, bool last)
 {

@@ -109,7 +109,7 @@ static enum err_code read_config(struct model *m, struct digest *digest, const c
     size_t n;
 
     if (!*dir)
-        return err_set(e, ERR_MODEL, ERR_STOP, "no model folder is given (model.path, or --model)");
+        return err_set(e, ERR_MODEL, ERR_STOP, "model.path is not set: the folder of a checkpoint");
     if (stat(dir, &st) != 0)
         return err_set(e, ERR_IO, ERR_STOP, "%.180s: %s", dir, strerror(errno));
     if (!S_ISDIR(st.st_mode))

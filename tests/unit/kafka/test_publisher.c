@@ -412,7 +412,7 @@ Test(publisher, a_reader_without_a_broker_gives_up_in_time, .timeout = 30)
     struct err e;
 
     kafka_case_open(&kc, 1);
-    cr_assert_eq(reader_open(&rd, &kc.k, "127.0.0.1:1", "requests", true, &e), ERR_TIMEOUT);
+    cr_assert_eq(reader_open(&rd, &kc.k, "127.0.0.1:1", "requests", true, &e), ERR_KAFKA);
     cr_assert_eq(e.act, ERR_RETRY);
     kafka_case_close(&kc);
 }

@@ -272,7 +272,7 @@ Test(model, refuses_folders_that_are_none_and_files_that_are_away)
     struct err e;
 
     cr_expect_eq(model_open(&m, "", &e), ERR_MODEL);
-    cr_expect_str_eq(e.msg, "no model folder is given (model.path, or --model)");
+    cr_expect_str_eq(e.msg, "model.path is not set: the folder of a checkpoint");
     cr_expect_eq(model_open(&m, "build/tmp/gone", &e), ERR_MODEL);
     cr_expect_eq(e.code, ERR_MODEL);
     cr_expect_str_eq(e.msg, "build/tmp/gone: No such file or directory");

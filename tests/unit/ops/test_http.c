@@ -158,6 +158,7 @@ Test(http, says_why_it_cannot_listen)
     cr_assert_neq(http_open(&second, "localhost", 0, routes, NULL, &e), ERR_OK);
     cr_assert(strstr(e.msg, "http.address"));
     cr_assert_null(second);
+    cr_assert_eq(http_open(&second, "127.0.0.1", http_port(h), routes, NULL, &e), ERR_IO, "two cannot share a port");
     cr_assert_neq(http_open(&second, "192.0.2.1", 0, routes, NULL, &e), ERR_OK);
     cr_assert(strstr(e.msg, "192.0.2.1"));
     http_close(h);
