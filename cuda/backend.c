@@ -9,7 +9,7 @@
  * What a row computes depends on its own tokens and lengths alone, not on the bucket, the other rows, or how its prompt
  * was cut.  One thing is not bitwise the same: keys and values of tokens that were decoded (kernels that split their
  * sums) and of the same tokens fed again as a prompt after the row was put back (kernels that do not); they agree to
- * rounding.
+ * rounding.  info.decode_rounds tells the engine, which then shares the blocks of prompts alone.
  *
  * Row places.  Decoding rows have the places 0..slots of the logits, prompts that end the ones behind. */
 #include "cuda/ceiling.h"
@@ -326,6 +326,7 @@ static enum err_code cuda_open(struct backend **out, const struct model *m, cons
     if ((rc = gpu_check(cudaStreamSynchronize(b->gpu.stream), "cannot start", e)) != ERR_OK)
         goto out;
     fill_info(b);
+    b->info.decode_rounds = o->deterministic;
     *out = b;
     b = NULL;
 out:

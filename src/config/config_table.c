@@ -74,7 +74,8 @@ const struct config_key config_keys[] = {
     {"engine.prefix_cache", BOOL(engine.prefix_cache), "true", 0, 0, NONE,
      "Keep the KV cache of prompt beginnings and find it again."},
     {"engine.deterministic", BOOL(engine.deterministic), "true", 0, 0, NONE,
-     "Same job, same parameters, same seed: the same output whatever else is decoded beside it."},
+     "Same job, same parameters, same seed: the same output whatever else is decoded beside it (on a card, but for "
+     "jobs that were put back because the KV cache was full: their values differ by rounding)."},
 
     {"batch.linger_ms", INT(batch.linger_ms), "5", 0, 10000, NULL, "ms",
      "How long the first job of a micro-batch waits for others."},

@@ -14,7 +14,8 @@
  * may be in many rows' lists at once as long as none of them writes to it.
  * Determinism: with options.deterministic a row's tokens and log-probabilities do not depend on other rows, on how
  * its prompt was cut into steps, or on which of its first tokens were found in the cache.  Random numbers are a
- * function of (seed, position of the token being drawn).
+ * function of (seed, position of the token being drawn).  Where info.decode_rounds that holds for blocks that a prompt
+ * filled; the engine then offers no others.
  * Thread: one, the engine's.  Nothing allocates after open.
  * Errors: act ERR_STOP means the device is gone.  A row whose logits are not finite fails alone: end BACKEND_END_BAD. */
 #ifndef ENGINE_BACKEND_H
@@ -27,7 +28,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define BACKEND_ABI 1u
+#define BACKEND_ABI 2u
 
 struct backend; /* each backend's own */
 
@@ -48,7 +49,9 @@ struct backend_options {
 struct backend_info {
     char device[128]; /* "NVIDIA H200", "AMD EPYC, 2 threads, AVX-512" */
     int rows, blocks, block_tokens, step_tokens, max_positions;
-    int run_ahead; /* steps that may be queued and uncollected; 1 = synchronous */
+    int run_ahead;      /* steps that may be queued and uncollected; 1 = synchronous */
+    bool decode_rounds; /* a decoded position's keys and values differ by rounding from those of the same token fed in a
+                           prompt, and the backend is to be deterministic */
     size_t weight_bytes, kv_bytes, workspace_bytes, total_bytes, free_bytes; /* the memory plan */
 };
 

@@ -16,8 +16,8 @@
  * Shared prefixes.  A prompt block enters the index right after the step that completes it was queued: whoever finds it
  * is joined later, and calls take effect in order.  A request whose next block is just being computed by another row
  * waits for that row's step instead of computing it again; so of many equal prompts in one turn the first is admitted,
- * the others one step later, with its blocks.  Output blocks enter when the row is given up.  A row stops entering
- * blocks at the first that the index has already, so that its chain in the index is always its own: whoever holds a
+ * the others one step later, with its blocks.  Output blocks enter when the row is given up, unless the backend says
+ * that they differ from a prompt's (info.decode_rounds): then only whole blocks of the prompt do.  A row stops entering blocks at the first that the index has already, so that its chain in the index is always its own: whoever holds a
  * block holds all before it, and every idle block can be given up, least recently used first.
  *
  * Memory.  A request is admitted when its blocks are there and, beside them, the growth that it and the running rows
@@ -378,6 +378,8 @@ static void enter_blocks(struct engine *en, struct row *row, int end)
 {
     const int bt = en->info.block_tokens;
 
+    if (en->info.decode_rounds && end > row->r->n_prompt)
+        end = row->r->n_prompt;
     while (row->enters && (row->n_entered + 1) * bt <= end) {
         const int k = row->n_entered;
         for (int i = 0; i < bt; i++)

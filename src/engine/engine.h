@@ -9,7 +9,9 @@
  * Order:  put-back ones first, then by priority, then batch by batch.  Nobody waits for ever: a request that saw four
  *         times max_requests others admitted since it came is next, whatever its priority; one that finds no room is
  *         not overtaken.  Between equal prompts the first is computed, the others join a step later and share it.
- * Output: depends on the request alone (backend's options.deterministic): not on neighbours, pool, cache or order.
+ * Output: depends on the request alone (backend's options.deterministic): not on neighbours, pool, cache or order.  On a
+ *         backend whose info.decode_rounds one thing is excepted: a row that was put back has the keys and values of its
+ *         earlier output computed again as a prompt, and goes on from values that differ by rounding.
  * Owns:   rows, the block pool, the prefix index.  Requests and their buffers are the caller's until handed back.
  * Thread: one.  Nothing allocates after open.
  * Limits: waiting requests are bounded by options.max_requests. */

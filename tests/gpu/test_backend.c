@@ -186,6 +186,50 @@ static void independent(struct gpu_test_run *t)
     evaluation_free(&v);
 }
 
+/* Prompts that go on with what others put out: whoever comes with them into a full cache and whoever is alone. */
+static void continued(struct gpu_test_run *t)
+{
+    enum { N = 32 };
+    const struct backend_options o = {.rows = 64};
+    struct evaluation v = evaluation_load(DEMO_EVALUATION);
+    struct job *first = gpu_host(t, N * sizeof *first), *then = gpu_host(t, N * sizeof *then),
+               *alone = gpu_host(t, N * sizeof *alone);
+    int32_t(*text)[MAX_SEQUENCE] = gpu_host(t, N * sizeof *text);
+    struct rig g;
+    int differ = 0, found = 0;
+
+    for (int i = 0; i < N; i++)
+        set_job(&first[i], &v.cases[i], &greedy);
+    if (open_rig(t, &g, &translate_worker_backend, &o, true)) {
+        run_jobs(t, &g, first, N);
+        for (int i = 0; i < N; i++) {
+            const int n = first[i].r.n_prompt, more = first[i].r.n_output, whole = n / 16 * 16;
+            memcpy(text[i], first[i].r.prompt, (size_t)n * sizeof(int32_t));
+            memcpy(text[i] + n, first[i].output, (size_t)more * sizeof(int32_t));
+            const struct evaluation_case c = {.prompt = text[i], .n_prompt = n + more};
+            set_job(&then[i], &c,
+                    &(struct sampling){.temperature = 1, .top_p = 1, .repetition_penalty = 1.3f, .seed = 7});
+            then[i].r.max_output = 40;
+            alone[i] = then[i];
+            alone[i].r.output = alone[i].output;
+            alone[i].r.owner = &alone[i];
+            found += whole;
+        }
+        run_jobs(t, &g, then, N);
+    }
+    close_rig(&g, &translate_worker_backend);
+    if (open_rig(t, &g, &translate_worker_backend, &(struct backend_options){.rows = 1}, false))
+        run_jobs(t, &g, alone, N);
+    close_rig(&g, &translate_worker_backend);
+    for (int i = 0; i < N; i++) {
+        differ += !same(&then[i], &alone[i]);
+        found -= then[i].r.n_cached;
+    }
+    (void)gpu_expect(t, found <= 0, "%d tokens of prompts were not found", found);
+    (void)gpu_expect(t, differ == 0, "%d of %d have another output than alone", differ, N);
+    evaluation_free(&v);
+}
+
 static void small_pool(struct gpu_test_run *t)
 {
     enum { N = 200 };
@@ -321,6 +365,7 @@ const struct gpu_test backend_tests[] = {{"backend/demo_model_gives_the_referenc
                                          {"backend/graphs_and_overlap_change_nothing", without_graphs},
                                          {"backend/samples_as_the_cpu_backend", as_the_cpu},
                                          {"backend/a_job_does_not_depend_on_its_batch", independent},
+                                         {"backend/a_prompt_may_go_on_with_an_output", continued},
                                          {"backend/a_full_pool_puts_rows_back", small_pool},
                                          {"backend/joins_and_leaves", joins_and_leaves},
                                          {"backend/a_model_that_does_not_fit_is_refused", too_large},

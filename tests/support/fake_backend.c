@@ -12,6 +12,7 @@
 struct cell {
     int32_t token;
     uint64_t chain; /* of all tokens up to here; 0 = never written */
+    bool decoded;   /* written by a decode step, not fed */
 };
 
 struct fake_row {
@@ -159,7 +160,8 @@ static void fake_info(const struct backend *b, struct backend_info *info)
                                   .block_tokens = b->o.block_tokens,
                                   .step_tokens = b->o.step_tokens,
                                   .max_positions = b->o.max_positions,
-                                  .run_ahead = b->o.run_ahead};
+                                  .run_ahead = b->o.run_ahead,
+                                  .decode_rounds = b->o.decode_rounds};
 }
 
 struct fake_counts fake_counts(const struct backend *b)
@@ -291,6 +293,8 @@ static enum err_code fake_join(struct backend *b, const struct row_join *j, stru
     row->ended = false;
     list_blocks(b, row, j->blocks, j->n_blocks);
     read_back(b, row, j->n_cached);
+    for (int i = 0; b->o.decode_rounds && i < j->n_cached; i++)
+        require(!cell_at(b, row, i)->decoded, "row %d is given position %d, which was decoded", j->row, i);
     b->counts.joins++;
     if (++b->counts.joined > b->counts.max_joined)
         b->counts.max_joined = b->counts.joined;
@@ -345,6 +349,7 @@ static void write_position(struct backend *b, struct fake_row *row)
             row->blocks[k], b->holders[row->blocks[k]]);
     struct cell *c = cell_at(b, row, pos);
     c->token = row->tokens[pos];
+    c->decoded = pos >= row->n_join;
     c->chain = chain(pos > 0 ? cell_at(b, row, pos - 1)->chain : 0, c->token);
     row->pos++;
 }

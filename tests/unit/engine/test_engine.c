@@ -677,6 +677,27 @@ Test(engine, finds_a_prefix_to_the_token_at_every_block_edge)
             }
 }
 
+Test(engine, decoded_blocks_are_not_shared_where_they_differ_by_rounding)
+{
+    for (int n = 30; n <= 50; n++) {
+        struct fake_options o = fake_defaults();
+        o.decode_rounds = true; /* the fake device stops the test when a row is given a decoded position */
+        struct rig *g = rig_open(&o, true, 4);
+        struct job a, b;
+        submit(g, job_own(&a, 1, n, 40));
+        run(g);
+        cr_assert_eq(stats_of(g).blocks_cached, n / 16);
+        job_own(&b, 2, n + 30, 20); /* continues with a's output */
+        memcpy(b.prompt, a.prompt, (size_t)n * sizeof b.prompt[0]);
+        memcpy(b.prompt + n, a.output, 30 * sizeof b.prompt[0]);
+        submit(g, &b);
+        run(g);
+        check_output(g, &b);
+        cr_assert_eq(b.r.n_cached, n / 16 * 16);
+        rig_close(g);
+    }
+}
+
 Test(engine, the_same_prompt_again_computes_its_last_token_only)
 {
     for (int n = 14; n <= 50; n++) {
@@ -932,6 +953,7 @@ static void churn(int lives, int ahead, int blocks, bool prefix_cache)
     o.eos_one_in = 12;
     o.bad_token = 666;
     o.refused_token = 667;
+    o.decode_rounds = ahead == 3;
     struct rig *g = rig_open(&o, prefix_cache, INSIDE);
     struct job *jobs = calloc(INSIDE, sizeof *jobs);
     int begun = 0, counts[FINISH_ERROR + 1] = {0};
