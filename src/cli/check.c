@@ -23,6 +23,7 @@ static const char help[] =
     "usage: translate-worker check [--config FILE] [--set KEY=VALUE]... [--offline]\n\n"
     "Looks at the configuration, model, tokenizer, backend, schemas, brokers and topics, and says what `run` would "
     "do.\n"
+    "On a card the model is loaded as `run` would, and the speed that the card allows is measured.\n"
     "Changes nothing.  One line each, \"ok\" or \"FAIL\"; exits by the first that fails.  To see it at work on live "
     "jobs\n"
     "without being noticed: translate-worker run --shadow.\n\n" CLI_COMMON_HELP
@@ -33,6 +34,7 @@ static const char help[] =
 struct subject {
     struct config cfg;
     struct model *model;
+    struct plan_limits limits;
     struct tokenizer *tokenizer;
     struct encoder *encoder;
     struct prompt *prompt;
@@ -65,11 +67,11 @@ static void bad(struct subject *s, const char *what, const struct err *e)
 static bool check_model(struct subject *s)
 {
     const struct model_config *c = &s->cfg.model;
-    struct plan_limits l;
+    const struct plan_limits *l = &s->limits;
     struct err e;
 
     if (model_open(&s->model, c->path, &e) != ERR_OK ||
-        plan_limits(&l, &s->cfg.limits, &s->model->dims, NULL, &e) != ERR_OK) {
+        plan_limits(&s->limits, &s->cfg.limits, &s->model->dims, NULL, &e) != ERR_OK) {
         bad(s, "model", &e);
         return false;
     }
@@ -78,8 +80,8 @@ static bool check_model(struct subject *s)
     const struct dims *d = &s->model->dims;
     good("model", "%s, digest %s: %d layers, hidden %d, vocabulary %d, %.1f MiB of weights", s->model->name,
          s->model->digest, d->layers, d->hidden, d->vocab, (double)s->model->weight_bytes / (1024 * 1024));
-    good("limits", "sequences of %d tokens: prompts up to %d, answers up to %d", l.max_sequence, l.max_input,
-         l.max_output);
+    good("limits", "sequences of %d tokens: prompts up to %d, answers up to %d", l->max_sequence, l->max_input,
+         l->max_output);
     return true;
 }
 
@@ -112,6 +114,48 @@ static bool check_text(struct subject *s)
     return false;
 }
 
+/* The floor of a step of decoding: it reads all weights once (of an embedding that is not the head too, a few rows),
+ * and multiplies them with every row.  Keys and values come on top, so nothing is faster than this. */
+static double step_floor(const struct dims *d, const struct backend_info *i, int rows, double copy, double matrix)
+{
+    const double bytes = (double)i->weight_bytes - (d->tied ? 0 : 2.0 * d->vocab * d->hidden);
+    const double move = bytes / copy, multiply = bytes * rows / matrix; /* two bytes and two operations a weight */
+
+    return move > multiply ? move : multiply;
+}
+
+/* Loads the model as `run` would, which shows that it fits, and measures the device for a moment.  Only backends that can
+ * measure: the others would take long to load for nothing. */
+static void check_speed(struct subject *s, const struct backend_ops *ops)
+{
+    const struct backend_options o = plan_backend(&s->cfg.engine, &s->limits);
+    const double gib = 1 << 30;
+    struct backend *b = NULL;
+    struct backend_info i;
+    double copy, matrix;
+    struct err e;
+
+    if (ops->open(&b, s->model, &o, &e) != ERR_OK) {
+        bad(s, "memory", &e);
+        return;
+    }
+    ops->info(b, &i);
+    good("memory", "weights %.2f GiB, KV %.2f (%lld tokens, %d rows), workspace %.2f; %.2f of %.2f GiB were free",
+         (double)i.weight_bytes / gib, (double)i.kv_bytes / gib, (long long)i.blocks * i.block_tokens, i.rows,
+         (double)i.workspace_bytes / gib, (double)i.free_bytes / gib, (double)i.total_bytes / gib);
+    if (ops->ceilings(b, &copy, &matrix, &e) != ERR_OK) {
+        bad(s, "speed", &e);
+    } else {
+        const double one = step_floor(&s->model->dims, &i, 1, copy, matrix);
+        const double all = step_floor(&s->model->dims, &i, i.rows, copy, matrix);
+        good("speed",
+             "at most %.0f tokens/s for one row (a step reads the weights: %.3f ms at %.2f TB/s), %.0f for %d rows "
+             "(%.3f ms at %.0f TFLOP/s)",
+             1 / one, one * 1e3, copy * 1e-12, i.rows / all, i.rows, all * 1e3, matrix * 1e-12);
+    }
+    ops->close(b);
+}
+
 static void check_backend(struct subject *s)
 {
     const struct backend_ops *ops;
@@ -119,10 +163,13 @@ static void check_backend(struct subject *s)
     struct err e;
 
     if (backend_find(&ops, s->cfg.engine.backend, &e) != ERR_OK ||
-        (ops->probe && ops->probe(s->cfg.engine.device, text, sizeof text, &e) != ERR_OK))
+        (ops->probe && ops->probe(s->cfg.engine.device, text, sizeof text, &e) != ERR_OK)) {
         bad(s, "backend", &e);
-    else
-        good("backend", "%s: %s", ops->name, text);
+        return;
+    }
+    good("backend", "%s: %s", ops->name, text);
+    if (s->model && ops->ceilings)
+        check_speed(s, ops);
 }
 
 static void check_schemas(struct subject *s)

@@ -45,6 +45,19 @@ enum err_code plan_limits(struct plan_limits *out, const struct limits_config *c
     return ERR_OK;
 }
 
+struct backend_options plan_backend(const struct engine_config *c, const struct plan_limits *l)
+{
+    return (struct backend_options){.rows = c->rows,
+                                    .block_tokens = c->block_tokens,
+                                    .step_tokens = c->step_tokens,
+                                    .max_positions = l->max_sequence,
+                                    .kv_bytes = (size_t)c->kv_memory_mb << 20,
+                                    .memory_fraction = c->gpu_memory_fraction,
+                                    .device = c->device,
+                                    .threads = c->threads,
+                                    .deterministic = c->deterministic};
+}
+
 enum err_code planner_open(struct planner **out, const struct prompt *p, const struct tokenizer *t,
                            const struct generation *defaults, const struct plan_limits *l, struct err *e)
 {

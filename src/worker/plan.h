@@ -33,6 +33,9 @@ struct plan_limits {
 MUST_CHECK enum err_code plan_limits(struct plan_limits *out, const struct limits_config *c, const struct dims *dims,
                                      const struct backend_info *info, struct err *e);
 
+/* What the configuration asks of a backend. */
+struct backend_options plan_backend(const struct engine_config *c, const struct plan_limits *l);
+
 struct planner;
 MUST_CHECK enum err_code planner_open(struct planner **out, const struct prompt *p, const struct tokenizer *t,
                                       const struct generation *defaults, const struct plan_limits *l, struct err *e);

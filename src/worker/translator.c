@@ -51,15 +51,7 @@ static enum err_code open_backend(struct translator *t, const struct config *cfg
     if ((rc = plan_limits(&t->limits, &cfg->limits, &t->model->dims, NULL, e)) != ERR_OK ||
         (rc = backend_find(&t->ops, c->backend, e)) != ERR_OK)
         return rc;
-    struct backend_options o = {.rows = c->rows,
-                                .block_tokens = c->block_tokens,
-                                .step_tokens = c->step_tokens,
-                                .max_positions = t->limits.max_sequence,
-                                .kv_bytes = (size_t)c->kv_memory_mb << 20,
-                                .memory_fraction = c->gpu_memory_fraction,
-                                .device = c->device,
-                                .threads = c->threads,
-                                .deterministic = c->deterministic};
+    const struct backend_options o = plan_backend(c, &t->limits);
     if ((rc = t->ops->open(&t->backend, t->model, &o, e)) != ERR_OK)
         return rc;
     t->ops->info(t->backend, &t->info);
