@@ -284,6 +284,11 @@ static void commit_failed(struct consumer *c, rd_kafka_resp_err_t rc)
     c->commit_due_ns = clock_mono_ns() + retry_ms(c) * NS_PER_MS;
     atomic_fetch_add(&c->n_commit_errors, 1);
     log_event(LOG_WARN, "commit_failed", "error=%s failures=%d", rd_kafka_err2name(rc), c->commit_failures);
+    if (rc == RD_KAFKA_RESP_ERR_OFFSET_METADATA_TOO_LARGE) {
+        log_event(LOG_WARN, "notes_left_out",
+                  "text=\"offset.metadata.max.bytes of this broker is below 4096: a restart repeats more\"");
+        offsets_leave_notes_out(c->offsets);
+    }
     if (client_act(rc) == ERR_STOP) {
         client_err(&e, rc, "commit");
         stop_with(c, &e);

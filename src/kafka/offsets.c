@@ -16,6 +16,7 @@ struct offsets {
     const char *topic;
     struct commit_note note;
     char text[COMMIT_NOTE_MAX_BYTES + 1];
+    bool no_notes;
     _Atomic int64_t ignored;
 };
 
@@ -157,6 +158,8 @@ static void put_note(struct offsets *o, rd_kafka_topic_partition_t *tp)
     char q[400];
     struct err e;
 
+    if (o->no_notes)
+        return;
     if (commit_note_encode(&o->note, tp->offset, o->text, &size, &e) != ERR_OK) /* cannot be: see ledger_fits() */
         log_event(LOG_ERROR, "note_lost", "partition=%d text=%s", tp->partition, log_quote(q, sizeof q, e.msg));
     if (size == 0)
@@ -187,6 +190,11 @@ rd_kafka_topic_partition_list_t *offsets_make(struct offsets *o, struct assignme
         p->sent = ledger_changes(p->ledger);
     }
     return list;
+}
+
+void offsets_leave_notes_out(struct offsets *o)
+{
+    o->no_notes = true;
 }
 
 void offsets_stored(struct assignment *mine, const rd_kafka_topic_partition_list_t *list, uint32_t newest)

@@ -1,6 +1,7 @@
 /* offsets.h -- what the group has stored for our partitions, each offset with its note: read when they are assigned,
  * made for commits and transactions.
  * Thread: the consumer's alone.
+ * Memory: a list and its notes are allocated for each commit, and freed with it; at most 4 KiB a partition.
  * Errors: a note of another program, of a newer version or a damaged one is left aside with a warning: at worst jobs
  *         are repeated, never skipped. */
 #ifndef KAFKA_OFFSETS_H
@@ -28,6 +29,9 @@ bool offsets_has_news(const struct partition *p);
 bool offsets_have_news(struct assignment *mine);
 /* Offsets and notes of the partitions with news; what is held counts as finished.  NULL: no news. */
 rd_kafka_topic_partition_list_t *offsets_make(struct offsets *o, struct assignment *mine);
+/* This group's broker takes shorter metadata than Kafka's default: from now on offsets go without notes.  At least once
+ * still holds, and a restart repeats more. */
+void offsets_leave_notes_out(struct offsets *o);
 /* That list is with the group now, the partitions of assignments after newest excepted. */
 void offsets_stored(struct assignment *mine, const rd_kafka_topic_partition_list_t *list, uint32_t newest);
 

@@ -279,6 +279,12 @@ static bool take_answer(struct transaction *t, rd_kafka_error_t *err, const char
         on_fatal(t);
     } else if (rc == RD_KAFKA_RESP_ERR__FENCED || rc == RD_KAFKA_RESP_ERR_PRODUCER_FENCED) {
         lose_producer(t, rc, why);
+    } else if (rc == RD_KAFKA_RESP_ERR_OFFSET_METADATA_TOO_LARGE) {
+        struct err e;
+
+        err_set(&e, ERR_KAFKA, ERR_STOP,
+                "the broker's offset.metadata.max.bytes is too small: exactly_once needs Kafka's default of 4096");
+        fail(t, &e);
     } else if (aborts && t->commit_begun && !t->dr && !was_smooth(t)) {
         rebuild(t, why); /* an earlier try of this commit may have taken effect */
     } else if (aborts && t->state != ABORTING) {

@@ -702,6 +702,34 @@ Test(consumer, what_finished_ahead_of_a_long_job_is_not_read_again, .timeout = 6
     kafka_case_close(&kc);
 }
 
+Test(consumer, broker_that_takes_no_notes_gets_offsets_alone, .timeout = 60)
+{
+    struct kafka_case kc;
+    struct record *held[3];
+    struct member m;
+
+    kafka_case_open(&kc, 1);
+    kafka_case_submit(&kc, 0, 3, 0);
+    join(&m, &kc);
+    take_all(&m, held, 3);
+    rd_kafka_mock_push_request_errors(kc.mock, 8 /* OffsetCommit */, 1, RD_KAFKA_RESP_ERR_OFFSET_METADATA_TOO_LARGE);
+    finish(&m, held[0]);
+    finish(&m, held[2]);
+    turn(&m, 0);
+    turn_until_committed(&m, &kc, 1);
+    cr_assert_eq(m.s.commit_errors, 1);
+    consumer_release(m.c, held[1]);
+    leave(&m);
+    join(&m, &kc);
+    for (int i = 1; i < 3; i++) { /* the third is repeated: there was no note of it */
+        struct record *r = next(&m);
+        cr_assert_eq(kafka_case_number(r), i);
+        finish(&m, r);
+    }
+    leave(&m);
+    kafka_case_close(&kc);
+}
+
 /* Commits offset 0 with this metadata, as another program might. */
 static void commit_foreign(const struct kafka_case *kc, const char *metadata)
 {

@@ -257,3 +257,38 @@ Test(transaction, commit_of_unknown_outcome_is_judged_by_the_groups_offsets, .ti
     cr_assert_eq(rig.n_ok, 10);
     rig_close(&rig);
 }
+
+Test(transaction, job_that_is_no_longer_ours_holds_up_nobody, .timeout = 60)
+{
+    struct source gone;
+
+    rig_open(&rig);
+    gone = *rig.out[3].at;
+    gone.assignment += 1;
+    rig.out[3].at = &gone;
+    for (int i = 0; i < 10; i++)
+        send_job(&rig, i);
+    until_reported(&rig);
+    cr_assert_eq(rig.n_ok, 0, "the results of a lost partition are not committed");
+    cr_assert_eq(rig.busy[3], 1);
+    for (int i = 0; i < 10; i++)
+        if (i != 3) /* the owner drops this one */
+            send_job(&rig, i);
+    until_reported(&rig);
+    cr_assert_eq(rig.n_ok, 9);
+    until_committed(&rig, 3);
+    rig_close(&rig);
+}
+
+Test(transaction, consumer_that_has_ended_fails_what_is_sent_at_once, .timeout = 60)
+{
+    rig_open(&rig);
+    for (int i = 0; i < 3; i++)
+        send_job(&rig, i);
+    consumer_abandon(rig.c);
+    int64_t begun = clock_mono_ns();
+    until_reported(&rig);
+    cr_assert_lt(clock_mono_ns() - begun, 5 * NS_PER_S);
+    cr_assert_eq(rig.retry[0] + rig.retry[1] + rig.retry[2], 3);
+    rig_close(&rig);
+}
