@@ -174,9 +174,8 @@ static enum err_code make_shadow(struct config *c, const struct shadow_options *
     c->kafka.instance_id = "";
     c->kafka.offset_reset = s->from_beginning ? "earliest" : "latest";
     c->kafka.create_topics = false;
-    c->delivery.mode = DELIVERY_AT_LEAST_ONCE;
-    c->delivery.is_shadow = true;
-    c->delivery.shadow_count = s->count;
+    c->delivery.mode = DELIVERY_SHADOW;
+    c->shadow_count = s->count;
     c->http.port = 0;
     if (s->count > 0 && s->count < c->delivery.max_in_flight_jobs) { /* no more than is asked for is begun */
         c->delivery.max_in_flight_jobs = (int)s->count;

@@ -12,7 +12,11 @@
 #include <stdint.h>
 #include <stdio.h>
 
-enum delivery_mode { DELIVERY_AT_LEAST_ONCE, DELIVERY_EXACTLY_ONCE };
+enum delivery_mode {
+    DELIVERY_AT_LEAST_ONCE,
+    DELIVERY_EXACTLY_ONCE,
+    DELIVERY_SHADOW /* no key: run --shadow.  Nothing is committed, nothing published */
+};
 enum delivery_order { ORDER_NONE, ORDER_KEY };
 enum wire_encoding { WIRE_SAME, WIRE_JSON, WIRE_AVRO, WIRE_REGISTRY }; /* SAME: as the request was */
 
@@ -69,8 +73,6 @@ struct kafka_config {
 struct delivery_config {
     enum delivery_mode mode;
     enum delivery_order order; /* of results */
-    bool is_shadow;            /* no key: run --shadow.  Nothing is committed, nothing published */
-    long long shadow_count;    /* stop after so many; 0 = no limit */
     int max_in_flight_jobs;
     int max_in_flight_mb;
     int commit_interval_ms;
@@ -122,7 +124,8 @@ struct config {
     struct dead_letter_config dead_letter;
     struct http_config http;
     struct log_config log;
-    void *owned; /* strings */
+    long long shadow_count; /* no key: run --shadow --count; 0 = no limit */
+    void *owned;            /* strings */
 };
 
 /* Reads path (libconfig syntax), then the environment (kafka.group_id is TRANSLATE_WORKER_KAFKA_GROUP_ID), then overrides

@@ -261,7 +261,7 @@ void consumer_finish(struct consumer *c, const struct source *at)
 /* A shadow commits nothing at all. */
 static bool commits_here(const struct consumer *c)
 {
-    return !is_transactional(c) && !c->d.is_shadow;
+    return c->d.mode == DELIVERY_AT_LEAST_ONCE;
 }
 
 static int64_t retry_ms(const struct consumer *c)

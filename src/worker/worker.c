@@ -259,8 +259,8 @@ static void wire_loops(struct worker *w)
     w->publish.consumer = w->consumer;
     w->publish.writer = w->writer;
     w->publish.order = w->order;
-    shadow_init(&w->shadow, stdout, w->cfg->delivery.shadow_count);
-    w->publish.shadow = w->cfg->delivery.is_shadow ? &w->shadow : NULL;
+    shadow_init(&w->shadow, stdout, w->cfg->shadow_count);
+    w->publish.shadow = w->cfg->delivery.mode == DELIVERY_SHADOW ? &w->shadow : NULL;
     w->publish.halt = &w->halt;
     w->publish.health = &w->health;
     w->publish.stats = &w->stats;
@@ -289,7 +289,7 @@ static enum err_code open_kafka(struct worker *w, struct err *e)
     pthread_mutex_unlock(&w->view_lock);
     wire_loops(w);
     if ((rc = decode_loop_open(&w->decoder, e)) != ERR_OK || (rc = publish_open(&w->publish, e)) != ERR_OK ||
-        c->delivery.is_shadow)
+        c->delivery.mode == DELIVERY_SHADOW)
         return rc;
     if ((rc = open_publisher(w, &publisher, e)) != ERR_OK)
         return rc;

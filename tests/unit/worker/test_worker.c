@@ -634,8 +634,8 @@ Test(worker, shadow_translates_and_leaves_no_trace)
     struct seen *r;
 
     worker_case_open(&wc, NULL);
-    wc.cfg.delivery.is_shadow = true;
-    wc.cfg.delivery.shadow_count = N;
+    wc.cfg.delivery.mode = DELIVERY_SHADOW;
+    wc.cfg.shadow_count = N;
     worker_case_jobs(&wc, "job", N - 1);
     struct outgoing poison = json("no job at all");
     worker_case_send(&wc, &poison, 1);
