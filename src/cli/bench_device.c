@@ -89,8 +89,10 @@ static enum err_code join_rows(struct bench *k, int rows, int n_tokens, int n_ca
                                struct err *e)
 {
     int32_t *blocks = malloc((size_t)per_row * sizeof *blocks);
-    enum err_code rc = blocks ? ERR_OK : err_set(e, ERR_NOMEM, ERR_STOP, "bench: out of memory");
+    enum err_code rc = ERR_OK;
 
+    if (!blocks)
+        return err_set(e, ERR_NOMEM, ERR_STOP, "bench: out of memory");
     for (int r = 0; r < rows && rc == ERR_OK; r++) {
         for (int i = 0; i < per_row; i++)
             blocks[i] = r * per_row + i;

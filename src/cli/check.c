@@ -222,8 +222,8 @@ static void check_brokers(struct subject *s)
         bad(s, "brokers", &e);
         return;
     }
-    good("brokers", "%s%s: %d broker%s, cluster %s", bootstrap, k->embedded ? " (embedded)" : "", r.brokers, r.brokers == 1 ? "" : "s",
-         *r.cluster_id ? r.cluster_id : "unknown");
+    good("brokers", "%s%s: %d broker%s, cluster %s", bootstrap, k->embedded ? " (embedded)" : "", r.brokers,
+         r.brokers == 1 ? "" : "s", *r.cluster_id ? r.cluster_id : "unknown");
     check_topic(s, &r.request);
     check_topic(s, &r.result);
     check_topic(s, &r.dead_letter);

@@ -19,7 +19,7 @@ static int supported(const struct kernels **sets)
 
 const struct kernels *kernels_at(int i)
 {
-    const struct kernels *sets[3];
+    const struct kernels *sets[3] = {NULL};
     int n = supported(sets);
 
     return i >= 0 && i < n ? sets[i] : NULL;

@@ -294,10 +294,10 @@ enum err_code safetensors_open(struct safetensors **out, const char *path, struc
 {
     void *map = NULL;
     size_t n = 0;
-    enum err_code rc;
 
     *out = NULL;
-    if ((rc = map_file(&map, &n, path, e)) != ERR_OK || !map)
+    enum err_code rc = map_file(&map, &n, path, e);
+    if (rc != ERR_OK || !map)
         return rc;
     if ((rc = safetensors_parse(out, map, n, path, e)) != ERR_OK) {
         munmap(map, n);

@@ -114,11 +114,10 @@ static enum err_code start(struct http *h, const char *address, int port, struct
                        gai_strerror(bad));
     if (at->ai_family == AF_INET6)
         flags |= MHD_USE_IPv6;
-    h->daemon =
-        MHD_start_daemon(flags, (uint16_t)port, NULL, NULL, serve, h, MHD_OPTION_SOCK_ADDR, at->ai_addr,
-                         MHD_OPTION_CONNECTION_LIMIT, (unsigned)MAX_CONNECTIONS, MHD_OPTION_PER_IP_CONNECTION_LIMIT,
-                         (unsigned)MAX_CONNECTIONS_AN_ADDRESS, MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)TIMEOUT_S,
-                         MHD_OPTION_END);
+    h->daemon = MHD_start_daemon(flags, (uint16_t)port, NULL, NULL, serve, h, MHD_OPTION_SOCK_ADDR, at->ai_addr,
+                                 MHD_OPTION_CONNECTION_LIMIT, (unsigned)MAX_CONNECTIONS,
+                                 MHD_OPTION_PER_IP_CONNECTION_LIMIT, (unsigned)MAX_CONNECTIONS_AN_ADDRESS,
+                                 MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)TIMEOUT_S, MHD_OPTION_END);
     freeaddrinfo(at);
     if (!h->daemon)
         return err_set(e, ERR_IO, ERR_STOP, "http: cannot listen at %s, port %d (in use, or not allowed?)", address,
