@@ -28,10 +28,9 @@ static const char help[] =
     "  -n, --count N            shadow: stop after N jobs\n"
     "\nSignals: TERM or INT finishes what is in flight (at most delivery.drain_timeout_ms) and exits 0; a second one\n"
     "exits at once.  USR1 logs more, USR2 less.\n"
-    "Exit codes: 0 drained; 1 failed; 2 command line; 3 configuration; 4 model; 5 Kafka; 6 device (nothing "
-    "unpublished\n"
-    "was committed); 7 too many dead letters; 8 another worker has the same\n"
-    "transactional id; 130 second signal, or the drain took too long.\n";
+    "Exit codes: 0 drained; 1 failed; 2 command line; 3 configuration; 4 model; 5 Kafka; 6 device (nothing\n"
+    "unpublished was committed); 7 too many dead letters; 8 another worker has the same transactional id;\n"
+    "130 second signal, or the drain took too long.\n";
 
 enum { LEAST_FILES = 64, WANTED_FILES = 1024 };
 
