@@ -60,15 +60,16 @@ static enum err_code encode_line(struct work *w, const char *line, size_t len, s
 
 static enum err_code decode_line(struct work *w, const char *line, size_t len, struct err *e)
 {
-    char *out = malloc(3 * tokenizer_max_token_bytes(w->tokenizer) + 3);
-    json_t *ids = json_loadb(line, len, 0, NULL), *id;
     size_t cap = 3 * tokenizer_max_token_bytes(w->tokenizer) + 3, i;
+    char *out = malloc(cap);
     enum err_code rc = ERR_OK;
     struct decoder d;
+    json_t *ids, *id;
 
     if (!out)
-        rc = err_set(e, ERR_NOMEM, ERR_SKIP, "out of memory");
-    else if (!json_is_array(ids))
+        return err_set(e, ERR_NOMEM, ERR_SKIP, "out of memory");
+    ids = json_loadb(line, len, 0, NULL);
+    if (!json_is_array(ids))
         rc = err_set(e, ERR_INVALID_FIELD, ERR_SKIP, "not a JSON array");
     json_array_foreach(ids, i, id)
     {
