@@ -153,7 +153,7 @@ $(BUILD)/translate-worker-fake.so: $(FAKE)
 
 $(BUILD)/pic/%.o: %.c
 	@mkdir -p $(@D)
-	$(CC) $(CFLAGS) -fPIC -c $< -o $@
+	$(call say,CC)$(CC) $(CFLAGS) -fPIC -c $< -o $@
 
 $(patsubst %.c,$(BUILD)/%,$(wildcard tests/unit/chaos/test_*.c)): $(patsubst %,$(BUILD)/obj/tests/chaos/%.o,job nemesis verdict)
 

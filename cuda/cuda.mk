@@ -29,16 +29,16 @@ $(CUDA_SO): $(CUDA_OBJS)
 	@! grep -l griddepcontrol cuda/*.cu cuda/*.cuh # the runtime's wrappers alone: they stop the compiler too
 	@ptx=$$(grep -lE '^\.target sm_(9|1[0-9][0-9])' $(CUDA_CU:%.cu=$(BUILD)/cuda/%.keep/*.ptx)); \
 		[ -z "$$ptx" ] || tests/gpu/waits.sh $$ptx
-	$(CC) -shared -pthread $^ $(CUDA_LIBS) -lm -o $@
+	$(call say,LD)$(CC) -shared -pthread $^ $(CUDA_LIBS) -lm -o $@
 
 $(BUILD)/cuda/%.o: %.c
 	@mkdir -p $(@D)
-	$(CC) $(CUDA_CFLAGS) -c $< -o $@
+	$(call say,CC)$(CC) $(CUDA_CFLAGS) -c $< -o $@
 
 $(BUILD)/cuda/%.o: %.cu
 	@mkdir -p $(@D)
 	@rm -rf $(@:.o=.keep) && mkdir $(@:.o=.keep) # the PTX is looked at before linking
-	$(NVCC) $(NVCC_FLAGS) --keep --keep-dir $(@:.o=.keep) -MMD -MP -MF $(@:.o=.d) -c $< -o $@
+	$(call say,NVCC)$(NVCC) $(NVCC_FLAGS) --keep --keep-dir $(@:.o=.keep) -MMD -MP -MF $(@:.o=.d) -c $< -o $@
 
 # Programs for a machine with a card and nothing else: linked against what they need, not Kafka and its like.
 GPU_TEST  := $(BUILD)/gpu/test-gpu

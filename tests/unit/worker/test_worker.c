@@ -469,14 +469,14 @@ Test(worker, deadline_ends_a_job_in_the_batch_within_a_step)
     struct seen *r;
 
     worker_case_open(&wc, NULL);
-    wc.fake.step_ns = 50 * NS_PER_MS; /* over a hundred steps, were it not for the deadline */
+    wc.fake.step_ns = 150 * NS_PER_MS; /* over a hundred steps, were it not for the deadline */
     wc.fake.eos_one_in = 0;
     worker_case_start(&wc);
     worker_case_until(&wc, worker_case_is_ready, 0, "ready");
     int64_t begin = clock_mono_ns();
     send_late("late", 1500, false);
     worker_case_until(&wc, worker_case_has_finished, 1, "the end of it");
-    cr_assert_lt(clock_mono_ns() - begin, 3000 * NS_PER_MS);
+    cr_assert_lt(clock_mono_ns() - begin, 10000 * NS_PER_MS);
     worker_case_stop(&wc);
     cr_assert_eq(worker_case_read(&wc, false, 1, 2000, &r), 1);
     expect_expired(&r[0], "late");
@@ -500,7 +500,7 @@ Test(worker, deadline_of_a_waiting_job_is_noticed_while_a_long_batch_runs)
     struct seen *r;
 
     worker_case_open(&wc, NULL);
-    wc.fake.step_ns = 20 * NS_PER_MS;
+    wc.fake.step_ns = 40 * NS_PER_MS;
     wc.fake.eos_one_in = 0; /* the longest output: over a hundred steps */
     worker_case_start(&wc);
     worker_case_until(&wc, worker_case_is_ready, 0, "ready");
@@ -512,7 +512,7 @@ Test(worker, deadline_of_a_waiting_job_is_noticed_while_a_long_batch_runs)
     worker_case_until(&wc, worker_case_has_finished, 2, "their ends");
     int64_t took = clock_mono_ns() - begin;
     printf("deadline of 1000 ms noticed after %lld ms\n", (long long)(took / NS_PER_MS));
-    cr_assert_lt(took, 1500 * NS_PER_MS, "1,200 ms on a machine that is not busy with other things");
+    cr_assert_lt(took, 3000 * NS_PER_MS, "1,200 ms on a machine that is not busy with other things");
     cr_assert(rows_are_full(&wc, ROWS), "the batch runs on");
     worker_case_until(&wc, worker_case_has_finished, ROWS + 2, "the long ones");
     worker_case_stop(&wc);
