@@ -88,7 +88,7 @@ lint: ## cppcheck, clang-tidy, format check
 asan: ## unit and golden tests under the address and undefined-behaviour sanitizers
 	@ops/deps.sh test
 	@$(SUBMAKE) BUILD=$(BUILD)/asan MODE=asan NVCC= build tools unit-programs chaos-programs
-	@BUILD=$(BUILD)/asan CHAOS_MINUTES=$(or $(CHAOS_MINUTES),1) tests/run.sh unit golden integration
+	@BUILD=$(BUILD)/asan CHAOS_MINUTES=$(or $(CHAOS_MINUTES),0.5) tests/run.sh unit golden integration
 
 chaos: ## faults against a real Kafka of three brokers: SEED=1 MINUTES=5 MODE=at_least_once
 	@ops/deps.sh test
