@@ -89,7 +89,7 @@ struct consumer {
     _Atomic bool starved;   /* reading waits for room */
     _Atomic bool joined;
     _Atomic int64_t jobs; /* taken, and neither finished nor dropped as late */
-    _Atomic int64_t n_records, n_skipped, n_commits, n_commit_errors, n_rebalances, n_late, n_lost, last_turn_ns,
+    _Atomic int64_t n_records, n_skipped, n_cut, n_commits, n_commit_errors, n_rebalances, n_late, n_lost, last_turn_ns,
         last_record_ns;
 };
 
@@ -593,6 +593,22 @@ static void check_start(struct partition *p, int64_t offset)
     ledger_unseed(p->ledger);
 }
 
+/* Retention or a deletion was faster than we were: the library went on at the new start of the log.  Gaps alone say
+ * nothing (markers, compaction): the start has to lie in one. */
+static void count_cut(struct consumer *c, const struct partition *p, int64_t offset)
+{
+    int64_t from = atomic_load(&p->position), low, high;
+
+    if (from < 0)
+        from = atomic_load(&p->committed);
+    if (from < 0 || offset <= from ||
+        rd_kafka_get_watermark_offsets(c->rk, c->k->request_topic, p->id, &low, &high) != RD_KAFKA_RESP_ERR_NO_ERROR ||
+        low <= from)
+        return;
+    log_event(LOG_WARN, "log_cut", "partition=%d read_to=%lld start=%lld", p->id, (long long)from, (long long)low);
+    atomic_fetch_add(&c->n_cut, (low < offset ? low : offset) - from);
+}
+
 /* true: something was there. */
 static bool read_one(struct consumer *c, struct partition *p)
 {
@@ -607,9 +623,11 @@ static bool read_one(struct consumer *c, struct partition *p)
             p->put_off = m;
             return false;
         }
+        count_cut(c, p, m->offset);
         take_record(c, p, m);
     } else if (m->err == RD_KAFKA_RESP_ERR__PARTITION_EOF) {
         check_start(p, m->offset);
+        count_cut(c, p, m->offset);
         ledger_reach(p->ledger, m->offset); /* over the markers at the end of the log */
         if (m->offset > atomic_load(&p->position))
             atomic_store(&p->position, m->offset);
@@ -952,6 +970,7 @@ void consumer_get_stats(const struct consumer *c, struct consumer_stats *s)
     s->in_flight_bytes = record_pool_bytes(c->pool);
     s->records = atomic_load(&c->n_records);
     s->skipped = atomic_load(&c->n_skipped);
+    s->cut = atomic_load(&c->n_cut);
     s->notes_ignored = offsets_notes_ignored(c->offsets);
     s->commits = atomic_load(&c->n_commits);
     s->commit_errors = atomic_load(&c->n_commit_errors);

@@ -10,6 +10,8 @@
  * given back; late results are dropped and counted.  Loss: dropped at once, nothing committed.
  * A commit carries a note of what is finished ahead of the frontier (commit_note.h), so that the next owner, or we after
  * a kill, repeat only what was in flight.  A partition whose offset the group does not tell yet is not read before.
+ * A log that is cut (retention, DeleteRecords) before it was read: reading goes on at its new start, and the offsets
+ * that were passed over are counted.
  * Mode exactly_once: nothing is committed here; the publisher of transactions asks for the offsets (handover.h).
  * Thread: the consumer's, except where "any thread" is said. */
 #ifndef KAFKA_CONSUMER_H
@@ -31,6 +33,7 @@ struct consumer_stats {
     int64_t in_flight_jobs, in_flight_bytes,
         lag;                        /* lag: records behind the end, over the assigned partitions; -1 = unknown */
     int64_t skipped, notes_ignored; /* finished according to the committed note; notes that were not understood */
+    int64_t cut;                    /* offsets that left the log before they were read */
     int64_t records, commits, commit_errors, rebalances, late_results, lost_partitions;
     int64_t last_turn_ns; /* monotonic, of the last consumer_turn(): the watchdog's */
     int64_t last_record_ns;

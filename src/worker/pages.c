@@ -174,6 +174,8 @@ static void metrics_kafka(struct page *p, const struct view *v)
     metrics_counter(p, PREFIX "records_total", "Records read.", (double)c->records);
     metrics_counter(p, PREFIX "records_skipped_total",
                     "Records that the note of the committed offset says are finished.", (double)c->skipped);
+    metrics_counter(p, PREFIX "cut_offsets_total",
+                    "Offsets that left the request topic (retention, deletion) before they were read.", (double)c->cut);
     metrics_counter(p, PREFIX "notes_ignored_total", "Notes of committed offsets that were not understood.",
                     (double)c->notes_ignored);
     metrics_counter(p, PREFIX "commits_total", "Offset commits.", (double)c->commits);

@@ -776,3 +776,63 @@ Test(consumer, note_of_another_program_skips_nothing, .timeout = 60)
         kafka_case_close(&kc);
     }
 }
+
+/* n records so large that the embedded broker, which keeps 5 MB a partition, drops the oldest. */
+static void fill_log(struct kafka_case *kc, int n)
+{
+    enum { BYTES = 100000 };
+    char *value = malloc(BYTES);
+    unsigned seed = 5;
+    struct publisher *p;
+    struct err e;
+    int done = 0;
+
+    cr_assert_not_null(value);
+    for (int i = 0; i < BYTES; i++) /* nothing to compress */
+        value[i] = (char)next_random(&seed);
+
+    cr_assert_eq(publisher_open(&p, &kc->k, kc->bootstrap, &kc->d, kafka_case_count, &done, &e), ERR_OK, "%s", e.msg);
+    for (int i = 0; i < n; i++) {
+        struct outgoing o = {.to = PUBLISH_REQUEST, .value = value, .value_size = BYTES};
+        cr_assert_eq(publisher_send(p, &o, &e), ERR_OK, "%s", e.msg);
+    }
+    for (int i = 0; i < 1000 && done < n; i++)
+        publisher_turn(p, 10);
+    cr_assert_eq(done, n);
+    publisher_close(p, 1000);
+    free(value);
+}
+
+Test(consumer, a_log_that_was_cut_is_read_from_its_new_start_and_the_gap_is_counted, .timeout = 60)
+{
+    enum { FIRST = 10, CUT = 20, LARGE = 100 };
+    struct kafka_case kc;
+    struct record *r;
+    struct member m;
+    int64_t start;
+
+    kafka_case_open(&kc, 1);
+    kafka_case_submit(&kc, 0, FIRST, 0);
+    join(&m, &kc);
+    for (int i = 0; i < FIRST; i++)
+        finish(&m, next(&m));
+    leave(&m);
+    cr_assert_eq(kafka_case_committed(&kc, 0), FIRST);
+    kafka_case_submit(&kc, FIRST, CUT, 0);
+    fill_log(&kc, LARGE);
+
+    join(&m, &kc);
+    r = next(&m);
+    start = r->at.offset;
+    cr_assert_gt(start, FIRST + CUT, "the embedded broker dropped nothing");
+    for (int64_t at = start; at < FIRST + CUT + LARGE; at++) {
+        cr_assert_eq(r->at.offset, at);
+        finish(&m, r);
+        r = at + 1 < FIRST + CUT + LARGE ? next(&m) : NULL;
+    }
+    turn(&m, 0);
+    cr_expect_eq(m.s.cut, start - FIRST, "%lld cut", (long long)m.s.cut);
+    leave(&m);
+    cr_expect_eq(kafka_case_committed(&kc, 0), FIRST + CUT + LARGE);
+    kafka_case_close(&kc);
+}
