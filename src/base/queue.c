@@ -69,9 +69,9 @@ enum err_code queue_push(struct queue *q, void *item_ptr)
         pthread_mutex_unlock(&q->lock);
         return rc;
     }
+    fd = q->count == 0 ? q->wake_fd : -1; /* else it was told when the queue filled, and has not popped all since */
     q->slots[(q->head + q->count++) % q->capacity] = item;
     memset(item_ptr, 0, sizeof item);
-    fd = q->wake_fd;
     pthread_cond_signal(&q->filled);
     pthread_mutex_unlock(&q->lock);
     wake(fd);

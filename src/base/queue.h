@@ -28,7 +28,8 @@ void queue_close(struct queue *q);   /* no more pushes; waiters wake; what is in
 bool queue_is_done(struct queue *q); /* closed and empty */
 size_t queue_depth(struct queue *q);
 
-/* From now on every push and the close write 1 to the eventfd, for an owner who waits in poll(2). */
+/* From now on a push into the empty queue and the close write 1 to the eventfd, for an owner who waits in poll(2) and
+ * then pops until nothing is left. */
 void queue_set_wake_fd(struct queue *q, int eventfd);
 
 #endif

@@ -62,17 +62,31 @@ Test(queue, close_wakes_and_lets_the_rest_be_popped)
     queue_free(q);
 }
 
-Test(queue, push_writes_to_the_wake_fd)
+Test(queue, the_push_that_ends_its_emptiness_writes_to_the_wake_fd)
 {
     struct queue *q;
-    int x, *p = &x, fd = eventfd(0, EFD_NONBLOCK);
+    int x, fd = eventfd(0, EFD_NONBLOCK);
     uint64_t n = 0;
 
-    cr_assert_eq(queue_open(&q, 2, NULL), ERR_OK);
+    cr_assert_eq(queue_open(&q, 3, NULL), ERR_OK);
     queue_set_wake_fd(q, fd);
-    cr_assert_eq(queue_push(q, &p), ERR_OK);
+    for (int round = 0; round < 2; round++) {
+        for (int i = 0; i < 3; i++) {
+            int *p = &x;
+            cr_assert_eq(queue_push(q, &p), ERR_OK);
+        }
+        cr_assert_eq(read(fd, &n, sizeof n), (ssize_t)sizeof n);
+        cr_assert_eq(n, 1);
+        for (int i = 0; i < 2; i++)
+            cr_assert_not_null(queue_pop(q, 0));
+        int *p = &x;
+        cr_assert_eq(queue_push(q, &p), ERR_OK);
+        cr_assert_eq(read(fd, &n, sizeof n), -1, "one was left, so the owner is not done popping");
+        while (queue_pop(q, 0))
+            ;
+    }
+    queue_close(q);
     cr_assert_eq(read(fd, &n, sizeof n), (ssize_t)sizeof n);
-    cr_assert_eq(n, 1);
     close(fd);
     queue_free(q);
 }
