@@ -2,7 +2,9 @@
 
 #include "base/json.h"
 #include "base/utf8.h"
+#include "wire/json_writer.h"
 
+#include <math.h>
 #include <string.h>
 
 enum { MAX_DEPTH = 64, MAX_VALUES = 200000 };
@@ -152,106 +154,135 @@ enum err_code json_codec_decode(const struct message *m, const struct intake *in
 
 enum { USUAL_BYTES = 1024 }; /* of a written message */
 
-static json_t *string_of(struct text t)
+static bool put_text(struct json_writer *w, struct text t)
 {
-    return json_stringn(t.s ? t.s : "", t.n);
+    return json_put_text(w, (struct text){t.s ? t.s : "", t.n});
 }
 
-static json_t *write_terms(const struct term *t, size_t n)
+/* "key": of an object, which n members were written to before. */
+static bool put_key(struct json_writer *w, struct text key, size_t n)
 {
-    json_t *list = json_array();
+    if (n > 0)
+        json_put(w, ",", 1);
+    if (!put_text(w, key))
+        return false;
+    json_put(w, ":", 1);
+    return true;
+}
 
-    for (size_t i = 0; list && i < n; i++) {
-        json_t *o = json_object();
-        if (json_object_set_new(o, "source", string_of(t[i].source)) != 0 ||
-            json_object_set_new(o, "target", string_of(t[i].target)) != 0) {
-            json_decref(o);
-            json_decref(list);
-            return NULL;
-        }
-        if (json_array_append_new(list, o) != 0) {
-            json_decref(list);
-            return NULL;
-        }
+static bool write_terms(struct json_writer *w, const struct term *t, size_t n)
+{
+    static const struct text source = {"source", 6}, target = {"target", 6};
+
+    json_put(w, "[", 1);
+    for (size_t i = 0; i < n; i++) {
+        json_put(w, ",{" + (i == 0), 1 + (i > 0));
+        if (!put_key(w, source, 0) || !put_text(w, t[i].source) || !put_key(w, target, 1) || !put_text(w, t[i].target))
+            return false;
+        json_put(w, "}", 1);
     }
-    return list;
+    json_put(w, "]", 1);
+    return true;
 }
 
-static json_t *write_pairs(const struct pair *p, size_t n)
+static bool is_same(struct text a, struct text b)
 {
-    json_t *o = json_object();
-
-    for (size_t i = 0; o && i < n; i++) {
-        if (json_object_setn_new(o, p[i].key.s ? p[i].key.s : "", p[i].key.n, string_of(p[i].value)) != 0) {
-            json_decref(o);
-            return NULL;
-        }
-    }
-    return o;
+    return a.n == b.n && (a.n == 0 || memcmp(a.s, b.s, a.n) == 0);
 }
 
-static json_t *write_fields(const struct field *fields, size_t n, const void *base, const char **failed);
+/* Avro may bring a key twice, JSON may not have it so: the last value counts. */
+static bool write_pairs(struct json_writer *w, const struct pair *p, size_t n)
+{
+    size_t written = 0;
 
-/* NULL: out of memory, or a text that is not UTF-8 */
-static json_t *write_field(const struct field *f, const void *base, const char **failed)
+    json_put(w, "{", 1);
+    for (size_t i = 0; i < n; i++) {
+        const struct pair *last = &p[i];
+        bool was_there = false;
+        for (size_t k = 0; k < i && !was_there; k++)
+            was_there = is_same(p[k].key, p[i].key);
+        if (was_there)
+            continue;
+        for (size_t k = i + 1; k < n; k++)
+            if (is_same(p[k].key, p[i].key))
+                last = &p[k];
+        if (!put_key(w, p[i].key, written++) || !put_text(w, last->value))
+            return false;
+    }
+    json_put(w, "}", 1);
+    return true;
+}
+
+static bool write_fields(struct json_writer *w, const struct field *fields, size_t n, const void *base,
+                         const char **failed);
+
+static bool write_real(struct json_writer *w, double v)
+{
+    if (!isfinite(v))
+        return false;
+    json_put_real(w, v);
+    return true;
+}
+
+/* false: a text that is not UTF-8, a number that JSON cannot say */
+static bool write_field(struct json_writer *w, const struct field *f, const void *base, const char **failed)
 {
     const void *at = message_at(f, base);
 
     switch (f->kind) {
-    case FIELD_TEXT: return string_of(*(const struct text *)at);
-    case FIELD_SYMBOL: return json_string_nocheck(f->symbols[*(const int *)at]);
-    case FIELD_INT: return json_integer(*(const int32_t *)at);
-    case FIELD_LONG:
-    case FIELD_TIME: return json_integer(*(const int64_t *)at);
-    case FIELD_DOUBLE: return json_real(*(const double *)at);
-    case FIELD_TERMS: return write_terms(*(struct term *const *)at, message_count(f, base));
-    case FIELD_PAIRS: return write_pairs(*(const struct pair *const *)at, message_count(f, base));
-    case FIELD_GROUP: return write_fields(f->fields, f->n_fields, base, failed);
+    case FIELD_TEXT: return put_text(w, *(const struct text *)at);
+    case FIELD_SYMBOL: {
+        const char *symbol = f->symbols[*(const int *)at];
+        return put_text(w, (struct text){symbol, strlen(symbol)});
     }
-    return NULL;
+    case FIELD_INT: json_put_int(w, *(const int32_t *)at); return true;
+    case FIELD_LONG:
+    case FIELD_TIME: json_put_int(w, *(const int64_t *)at); return true;
+    case FIELD_DOUBLE: return write_real(w, *(const double *)at);
+    case FIELD_TERMS: return write_terms(w, *(struct term *const *)at, message_count(f, base));
+    case FIELD_PAIRS: return write_pairs(w, *(const struct pair *const *)at, message_count(f, base));
+    case FIELD_GROUP: return write_fields(w, f->fields, f->n_fields, base, failed);
+    }
+    return false;
 }
 
-static json_t *write_fields(const struct field *fields, size_t n, const void *base, const char **failed)
+static bool write_fields(struct json_writer *w, const struct field *fields, size_t n, const void *base,
+                         const char **failed)
 {
-    json_t *o = json_object();
+    size_t written = 0;
 
-    for (size_t i = 0; o && i < n; i++) {
+    json_put(w, "{", 1);
+    for (size_t i = 0; i < n; i++) {
         if (!message_has(&fields[i], base))
             continue;
-        /* the names are ours: nothing in them to check */
-        if (json_object_set_new_nocheck(o, fields[i].name, write_field(&fields[i], base, failed)) != 0) {
+        if (!put_key(w, (struct text){fields[i].name, strlen(fields[i].name)}, written++) ||
+            !write_field(w, &fields[i], base, failed)) {
             if (!*failed)
                 *failed = fields[i].path;
-            json_decref(o);
-            o = NULL;
+            return false;
         }
     }
-    return o;
+    json_put(w, "}", 1);
+    return true;
 }
 
 enum err_code json_codec_encode(const struct message *m, const void *base, struct arena *a, struct text *out,
                                 struct err *e)
 {
-    /* 15 digits: 0.7 stays 0.7 and not 0.69999999999999996 */
-    const size_t flags = JSON_COMPACT | JSON_REAL_PRECISION(15);
+    struct json_writer w = {.cap = USUAL_BYTES};
     const char *failed = NULL;
-    enum err_code rc = ERR_OK;
-    json_t *o = write_fields(m->fields, m->n_fields, base, &failed);
-    char *buf;
-    size_t n;
 
-    if (!o)
-        return err_set(e, ERR_INVALID_UTF8, ERR_SKIP, "JSON: %s: not valid UTF-8 or out of memory",
-                       failed ? failed : m->name);
     /* Most fit the guess; what does not is written again, now that its size is known. */
-    buf = arena_take(a, USUAL_BYTES);
-    n = buf ? json_dumpb(o, buf, USUAL_BYTES, flags) : 0;
-    if (n > USUAL_BYTES && (buf = arena_take(a, n)))
-        n = json_dumpb(o, buf, n, flags);
-    if (!buf || n == 0)
-        rc = err_set(e, ERR_NOMEM, ERR_RETRY, "JSON: out of memory for %zu bytes", n);
-    else
-        *out = (struct text){buf, n};
-    json_decref(o);
-    return rc;
+    for (int i = 0; i < 2; i++) {
+        if (!(w.buf = arena_take(a, w.cap)))
+            return err_set(e, ERR_NOMEM, ERR_RETRY, "JSON: out of memory for %zu bytes", w.cap);
+        if (!write_fields(&w, m->fields, m->n_fields, base, &failed))
+            return err_set(e, ERR_INVALID_UTF8, ERR_SKIP, "JSON: %s: not valid UTF-8, or not a finite number",
+                           failed ? failed : m->name);
+        if (w.n <= w.cap)
+            break;
+        w = (struct json_writer){.cap = w.n};
+    }
+    *out = (struct text){w.buf, w.n};
+    return ERR_OK;
 }

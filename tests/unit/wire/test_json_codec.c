@@ -43,6 +43,21 @@ Test(json_codec, a_round_trip_keeps_every_field)
     wire_setup_close(&w);
 }
 
+Test(json_codec, of_a_key_that_came_twice_the_last_value_is_written)
+{
+    struct pair pairs[] = {{{"a", 1}, {"1", 1}}, {{"b", 1}, {"2", 1}}, {{"a", 1}, {"3", 1}}, {{NULL, 0}, {NULL, 0}}};
+    struct wire_setup w;
+
+    wire_setup_open(&w);
+    cr_assert_eq(wire_decode(&w, HEAD "}", strlen(HEAD "}")), ERR_OK, "%s", w.e.msg);
+    w.job.metadata = pairs;
+    w.job.n_metadata = 4;
+    cr_assert_str_eq(wire_job_json(&w),
+                     HEAD ",\"format\":\"PLAIN\",\"priority\":0,\"metadata\":{\"a\":\"3\",\"b\":\"2\","
+                          "\"\":\"\"}}");
+    wire_setup_close(&w);
+}
+
 Test(json_codec, a_nul_inside_a_text_cuts_nothing)
 {
     static const char json[] = "{\"job_id\":\"j\",\"text\":\"a\\u0000b\",\"target_lang\":\"de\"}";
