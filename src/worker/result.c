@@ -93,6 +93,14 @@ static double ms_between(int64_t from_ns, int64_t to_ns)
     return from_ns > 0 && to_ns > from_ns ? (double)(to_ns - from_ns) / NS_PER_MS : 0;
 }
 
+/* A float as it was written: 0.7 is told as 0.7, not as 0.699999988079071, its nearest double. */
+static double plain(float v)
+{
+    double rounded = round((double)v * 1e6) / 1e6;
+
+    return (float)rounded == v ? rounded : (double)v;
+}
+
 static void fill(struct result *out, const struct task *t, const struct model *m)
 {
     const struct request *r = &t->request;
@@ -110,9 +118,9 @@ static void fill(struct result *out, const struct task *t, const struct model *m
         .finish_reason = text_of(finish_name(r->finish)),
         .mean_logprob = r->n_scored > 0 ? (double)r->sum_logprob / r->n_scored : 0,
         .min_logprob = r->n_scored > 0 ? (double)r->min_logprob : 0,
-        .temperature = (double)r->sampling.temperature,
-        .top_p = (double)r->sampling.top_p,
-        .repetition_penalty = (double)r->sampling.repetition_penalty,
+        .temperature = plain(r->sampling.temperature),
+        .top_p = plain(r->sampling.top_p),
+        .repetition_penalty = plain(r->sampling.repetition_penalty),
         .top_k = r->sampling.top_k,
         .max_output_tokens = r->max_output,
         .seed = (int64_t)r->sampling.seed,
