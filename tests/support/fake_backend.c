@@ -187,7 +187,7 @@ static int32_t next_token(const struct fake_options *o, const int32_t *tokens, i
 {
     uint64_t h = 0;
 
-    for (int i = 0; i < n; i++)
+    for (int i = o->trusting ? n - 1 : 0; i < n; i++)
         h = chain(h, tokens[i]);
     if (s->temperature > 0)
         h = hash_mix(h, s->seed + (uint64_t)n);
@@ -258,6 +258,8 @@ static void read_back(struct backend *b, const struct fake_row *row, int n)
 {
     uint64_t h = 0;
 
+    if (b->o.trusting)
+        return;
     require(n <= row->n_blocks * b->o.block_tokens, "row %d reads %d positions and has %d blocks", (int)(row - b->rows),
             n, row->n_blocks);
     for (int i = 0; i < n; i++) {
@@ -293,7 +295,7 @@ static enum err_code fake_join(struct backend *b, const struct row_join *j, stru
     row->ended = false;
     list_blocks(b, row, j->blocks, j->n_blocks);
     read_back(b, row, j->n_cached);
-    for (int i = 0; b->o.decode_rounds && i < j->n_cached; i++)
+    for (int i = 0; b->o.decode_rounds && !b->o.trusting && i < j->n_cached; i++)
         require(!cell_at(b, row, i)->decoded, "row %d is given position %d, which was decoded", j->row, i);
     b->counts.joins++;
     if (++b->counts.joined > b->counts.max_joined)
@@ -344,6 +346,10 @@ static void write_position(struct backend *b, struct fake_row *row)
 {
     const int pos = row->pos, k = pos / b->o.block_tokens;
 
+    if (b->o.trusting) {
+        row->pos++;
+        return;
+    }
     require(k < row->n_blocks, "row %d writes position %d and has %d blocks", (int)(row - b->rows), pos, row->n_blocks);
     require(b->holders[row->blocks[k]] == 1, "row %d writes to block %d, which %d rows list", (int)(row - b->rows),
             row->blocks[k], b->holders[row->blocks[k]]);
@@ -357,13 +363,14 @@ static void write_position(struct backend *b, struct fake_row *row)
 static struct step_token draw(struct backend *b, struct fake_row *row)
 {
     struct step_token t = {.end = BACKEND_END_NONE};
+    const int32_t *tokens = b->o.trusting ? row->tokens : b->scratch;
 
     read_back(b, row, row->pos);
-    if (b->o.bad_token >= 0 && is_among(b->o.bad_token, b->scratch, row->pos)) {
+    if (b->o.bad_token >= 0 && is_among(b->o.bad_token, tokens, row->pos)) {
         row->ended = true;
         return (struct step_token){.token = -1, .end = BACKEND_END_BAD};
     }
-    t.token = next_token(&b->o, b->scratch, row->pos, &row->sampling, row->eos, row->n_eos, &t.logprob);
+    t.token = next_token(&b->o, tokens, row->pos, &row->sampling, row->eos, row->n_eos, &t.logprob);
     if (t.token == FAKE_BAD_ROW) {
         row->ended = true;
         return (struct step_token){.token = -1, .end = BACKEND_END_BAD};

@@ -29,6 +29,7 @@ struct fake_options {
     int32_t refused_token; /* join() refuses a row whose tokens hold it; -1 = none */
     int fail_after_steps;  /* step() fails for good after so many; 0 = never */
     bool decode_rounds;    /* as in struct backend_info; no row may be given a decoded position then */
+    bool trusting;         /* blocks are not read back: for measurements, where the engine is to cost next to nothing */
     int64_t step_ns;       /* how long a step takes; 0 = until it is waited for, so tokens come as late as they may */
     /* Instead of the hash: the token after tokens[0..n), as read back from the blocks; FAKE_BAD_ROW: the row ends
      * BACKEND_END_BAD. */
