@@ -66,6 +66,8 @@ struct kafka_config {
     int replication_factor;          /* of topics that are created */
     const char *assignment_strategy; /* roundrobin | range | cooperative-sticky */
     const char *offset_reset;        /* earliest | latest | error */
+    const char *offset_past_end;     /* error | earliest | latest, after */
+    int offset_wait_ms;
     int session_timeout_ms, max_poll_interval_ms;
     const char *const *properties; /* further librdkafka "name=value", NULL-terminated */
 };

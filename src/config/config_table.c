@@ -9,6 +9,7 @@
 static const char *const prompt_names[] = {"auto", "mt", "mt1.5", "mt2", NULL};
 static const char *const strategy_names[] = {"roundrobin", "range", "cooperative-sticky", NULL};
 static const char *const reset_names[] = {"earliest", "latest", "error", NULL};
+static const char *const past_end_names[] = {"error", "earliest", "latest", NULL};
 static const char *const mode_names[] = {
     [DELIVERY_AT_LEAST_ONCE] = "at_least_once", [DELIVERY_EXACTLY_ONCE] = "exactly_once", NULL};
 static const char *const order_names[] = {[ORDER_NONE] = "none", [ORDER_KEY] = "key", NULL};
@@ -117,7 +118,15 @@ const struct config_key config_keys[] = {
     {"kafka.assignment_strategy", CHOICE(kafka.assignment_strategy), "roundrobin", 0, 0, strategy_names, NULL,
      "How partitions are dealt out; cooperative-sticky needs librdkafka 2.3."},
     {"kafka.offset_reset", CHOICE(kafka.offset_reset), "earliest", 0, 0, reset_names, NULL,
-     "Where a partition without a committed offset begins; error stops the worker instead."},
+     "Where a partition without a committed offset begins; error stops the worker instead. Where retention has deleted what "
+     "comes next, earliest and latest go on with the first record that is left."},
+    {"kafka.offset_past_end", CHOICE(kafka.offset_past_end), "error", 0, 0, past_end_names, NULL,
+     "An offset past the end of its partition (a leader that lost records, a topic made anew), after offset_wait_ms: error "
+     "stops the worker; earliest begins at the first record, which may repeat the whole topic; latest begins at the end "
+     "as it was first seen, which may pass over records."},
+    {"kafka.offset_wait_ms", INT(kafka.offset_wait_ms), "30000", 0, 3600000, NULL, "ms",
+     "How long an offset past the end is tried again: after an election the end may come back. The worker is not ready "
+     "meanwhile."},
     {"kafka.session_timeout_ms", INT(kafka.session_timeout_ms), "45000", 1000, 3600000, NULL, "ms",
      "A worker that is silent for so long loses its partitions; less than max_poll_interval_ms."},
     {"kafka.max_poll_interval_ms", INT(kafka.max_poll_interval_ms), "300000", 2000, 86400000, NULL, "ms",

@@ -26,14 +26,16 @@ struct partition {
     uint32_t assignment;
     rd_kafka_queue_t *queue; /* its records; not forwarded to the consumer queue */
     struct ledger *ledger;
-    bool known;                  /* the group's offset and note were read: not read from before */
-    bool revoked;                /* on its way out: not read any more */
-    rd_kafka_message_t *put_off; /* read, and not taken before it fits the ledger's note; or NULL */
-    uint64_t sent, saved;        /* ledger_changes() in the newest commit, and in the last that was acknowledged */
-    _Atomic int64_t committed;   /* what the group has stored, -1 = nothing or unknown */
-    _Atomic int64_t frontier;    /* ledger_frontier() */
-    _Atomic int64_t position;    /* next offset to read, -1 = nothing read yet */
-    _Atomic int64_t low, end;    /* watermarks, -1 = unknown */
+    bool known;                                /* the group's offset and note were read: not read from before */
+    bool revoked;                              /* on its way out: not read any more */
+    rd_kafka_message_t *put_off;               /* read, and not taken before it fits the ledger's note; or NULL */
+    int64_t lost_ns, lost_ask_ns, past_end_ns; /* lost_offset.h; monotonic, 0 = not */
+    int64_t least_end, start;                  /* start: where it begins again, -1 = not decided */
+    uint64_t sent, saved;      /* ledger_changes() in the newest commit, and in the last that was acknowledged */
+    _Atomic int64_t committed; /* what the group has stored, -1 = nothing or unknown */
+    _Atomic int64_t frontier;  /* ledger_frontier() */
+    _Atomic int64_t position;  /* next offset to read, -1 = nothing read yet */
+    _Atomic int64_t low, end;  /* watermarks, -1 = unknown */
     _Atomic int64_t in_flight;
 };
 

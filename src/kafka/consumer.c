@@ -4,7 +4,9 @@
 #include "base/log.h"
 #include "kafka/assignment.h"
 #include "kafka/client.h"
+#include "kafka/consumer_conf.h"
 #include "kafka/handover.h"
+#include "kafka/lost_offset.h"
 #include "kafka/offsets.h"
 #include "kafka/record_pool.h"
 
@@ -24,6 +26,7 @@
  *      ^                            |                                  |
  *      |                            +--lost: on_loss()--+   all finished, or revoke_timeout_ms: commit, then drop
  *      +------------------------------------------------+--------------+
+ * A partition whose offset is not in its log is begun again by begin_again(), see lost_offset.h.
  *
  * One eventfd wakes the thread: the consumer queue, the commit queue and each partition queue write to it when they
  * are no longer empty, consumer_finish() and consumer_release() when there is work or room.  It is emptied before the
@@ -88,9 +91,10 @@ struct consumer {
     _Atomic bool abandoned; /* nothing more will be finished */
     _Atomic bool starved;   /* reading waits for room */
     _Atomic bool joined;
+    _Atomic int lost_offsets;
     _Atomic int64_t jobs; /* taken, and neither finished nor dropped as late */
-    _Atomic int64_t n_records, n_skipped, n_cut, n_commits, n_commit_errors, n_rebalances, n_late, n_lost, last_turn_ns,
-        last_record_ns;
+    _Atomic int64_t n_records, n_skipped, n_commits, n_commit_errors, n_rebalances, n_late, n_lost, n_resets, n_cut,
+        last_turn_ns, last_record_ns;
 };
 
 /* ---- waiting ---- */
@@ -155,6 +159,7 @@ static void log_text(enum log_level level, const char *event, const char *text)
 static void on_message_error(struct consumer *c, const rd_kafka_message_t *m, int32_t id)
 {
     const char *text = rd_kafka_message_errstr(m);
+    struct partition *p = assignment_find(c->mine, id);
     struct err e;
 
     if (!text)
@@ -171,10 +176,9 @@ static void on_message_error(struct consumer *c, const rd_kafka_message_t *m, in
     case RD_KAFKA_RESP_ERR__AUTO_OFFSET_RESET:
     case RD_KAFKA_RESP_ERR_OFFSET_OUT_OF_RANGE:
     case RD_KAFKA_RESP_ERR__NO_OFFSET:
-        err_set(&e, ERR_KAFKA, ERR_STOP,
-                "%s, partition %d: no usable committed offset and kafka.offset_reset is \"%s\": %s",
-                c->k->request_topic, id, c->k->offset_reset, text);
-        stop_with(c, &e);
+        if (p)
+            lost_offset_note(p);
+        log_text(LOG_WARN, "offset_unusable", text);
         return;
     case RD_KAFKA_RESP_ERR__FATAL: {
         char why[256];
@@ -397,30 +401,55 @@ static void ask_offsets(struct consumer *c, int timeout_ms)
         stop_with(c, &e);
 }
 
-/* Each queue must be ours before the library begins to fetch, and it begins where we know the group to be. */
-static void on_assign(struct consumer *c, rd_kafka_topic_partition_list_t *given)
+/* Its queue must be ours before the library begins to fetch. */
+static void take_partition(struct consumer *c, int32_t id)
 {
+    rd_kafka_queue_t *q;
     struct err e;
 
-    for (int i = 0; i < given->cnt; i++) {
-        const rd_kafka_topic_partition_t *tp = &given->elems[i];
-        rd_kafka_queue_t *q = rd_kafka_queue_get_partition(c->rk, tp->topic, tp->partition);
-
-        if (!q) {
-            err_set(&e, ERR_KAFKA, ERR_STOP, "partition %d: no queue", tp->partition);
-            stop_with(c, &e);
-            continue;
-        }
-        rd_kafka_queue_forward(q, NULL);
-        wake_from(c, q);
-        if (assignment_add(c->mine, tp->partition, q, &e) != ERR_OK)
-            stop_with(c, &e);
+    assignment_drop(c->mine, id); /* the queue's old handle would switch its events off */
+    q = rd_kafka_queue_get_partition(c->rk, c->k->request_topic, id);
+    if (!q) {
+        err_set(&e, ERR_KAFKA, ERR_STOP, "partition %d: no queue", id);
+        stop_with(c, &e);
+        return;
     }
+    rd_kafka_queue_forward(q, NULL);
+    wake_from(c, q);
+    if (assignment_add(c->mine, id, q, &e) != ERR_OK)
+        stop_with(c, &e);
+}
+
+/* Where the library begins: where the group is, or as kafka.offset_reset says.  What the group does not tell yet the
+ * library has to ask for itself. */
+static int64_t first_offset(struct consumer *c, const struct partition *p)
+{
+    struct err e;
+    int64_t at = lost_offset_wanted(p);
+
+    if (at >= 0 || !p->known)
+        return at >= 0 ? at : RD_KAFKA_OFFSET_INVALID;
+    at = lost_offset_first(c->k);
+    if (at == RD_KAFKA_OFFSET_INVALID) {
+        err_set(&e, ERR_KAFKA, ERR_STOP,
+                "%s, partition %d: the group has no committed offset and kafka.offset_reset is \"error\"",
+                c->k->request_topic, p->id);
+        stop_with(c, &e);
+    }
+    atomic_fetch_add(&c->n_resets, 1);
+    log_event(LOG_INFO, "no_offset", "partition=%d start=%s", p->id, c->k->offset_reset);
+    return at;
+}
+
+static void on_assign(struct consumer *c, rd_kafka_topic_partition_list_t *given)
+{
+    for (int i = 0; i < given->cnt; i++)
+        take_partition(c, given->elems[i].partition);
     ask_offsets(c, COMMITTED_MS);
     for (int i = 0; i < given->cnt; i++) {
         const struct partition *p = assignment_find(c->mine, given->elems[i].partition);
-        if (p && atomic_load(&p->committed) >= 0)
-            given->elems[i].offset = atomic_load(&p->committed);
+        if (p)
+            given->elems[i].offset = first_offset(c, p);
     }
     c->commit_hopeless = false;
     c->unknown_topic_ns = given->cnt > 0 ? 0 : c->unknown_topic_ns;
@@ -516,6 +545,67 @@ static void on_rebalance(rd_kafka_t *rk, rd_kafka_resp_err_t rc, rd_kafka_topic_
     tell_library(rk, assign, list);
 }
 
+/* ---- partitions whose offset was lost: begun again at p->start ---- */
+
+static void begin_partition(struct consumer *c, rd_kafka_topic_partition_list_t *list, int32_t id)
+{
+    struct partition *p = assignment_find(c->mine, id);
+    int64_t at = p->start >= 0 ? p->start : first_offset(c, p);
+
+    if (p->start >= 0 && at != lost_offset_wanted(p)) { /* elsewhere: what was read before is another log's */
+        atomic_fetch_add(&c->n_resets, 1);
+        atomic_fetch_add(&c->n_cut, lost_offset_cut(p));
+        take_partition(c, id);
+        p = assignment_find(c->mine, id);
+        if (!p)
+            return;
+        p->known = true;
+    } else if (p->start >= 0) {
+        p->lost_ns = p->past_end_ns = 0;
+        p->start = -1;
+    }
+    if (p->put_off) /* it is fetched once more */
+        rd_kafka_message_destroy(p->put_off);
+    p->put_off = NULL;
+    rd_kafka_topic_partition_list_add(list, c->k->request_topic, id)->offset = at;
+}
+
+/* The library gives a partition without a usable offset up, and takes it again only with a new assignment: of this one
+ * where the group's protocol is cooperative, of all otherwise. */
+static void begin_again(struct consumer *c)
+{
+    rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new(4);
+    bool cooperative = strcmp(rd_kafka_rebalance_protocol(c->rk), "COOPERATIVE") == 0;
+    int n = assignment_count(c->mine);
+    int32_t *ids = malloc((size_t)n * sizeof *ids); /* their order changes on the way */
+
+    for (int i = 0; ids && i < n; i++)
+        ids[i] = assignment_at(c->mine, i)->id;
+    for (int i = 0; ids && i < n; i++)
+        if (!cooperative || assignment_find(c->mine, ids[i])->start >= 0)
+            begin_partition(c, list, ids[i]);
+    if (list->cnt > 0 && cooperative)
+        tell_library(c->rk, false, list);
+    if (list->cnt > 0)
+        tell_library(c->rk, true, list);
+    c->turn_partition = 0;
+    rd_kafka_topic_partition_list_destroy(list);
+    free(ids);
+}
+
+static void serve_lost_offsets(struct consumer *c)
+{
+    struct err e;
+
+    atomic_store(&c->lost_offsets, lost_offset_count(c->mine));
+    if (atomic_load(&c->lost_offsets) == 0 || c->stop.code != ERR_OK)
+        return;
+    if (lost_offset_serve(c->rk, c->k, c->mine, &e))
+        begin_again(c);
+    if (e.code != ERR_OK)
+        stop_with(c, &e);
+}
+
 /* ---- reading ---- */
 
 static bool has_room(const struct consumer *c)
@@ -550,8 +640,7 @@ static void take_record(struct consumer *c, struct partition *p, const rd_kafka_
     if (ledger_take(p->ledger, m->offset, &e) != ERR_OK) {
         /* To pass over it could lose a record, to take it could repeat the whole log: a person decides. */
         err_set(&e, ERR_KAFKA, ERR_STOP,
-                "%s, partition %d: offset %lld came after %lld was read: the log was cut or the topic made anew; a "
-                "restart goes on as kafka.offset_reset says",
+                "%s, partition %d: offset %lld came after %lld was read: the log was cut or the topic made anew",
                 c->k->request_topic, p->id, (long long)m->offset, (long long)atomic_load(&p->position) - 1);
         stop_with(c, &e);
         return;
@@ -578,37 +667,6 @@ static void take_record(struct consumer *c, struct partition *p, const rd_kafka_
     }
 }
 
-/* What was committed lies past the end of the log (a topic made anew, a log that was cut): the library began elsewhere,
- * as kafka.offset_reset says, and commits have to follow it down. */
-static void check_start(struct partition *p, int64_t offset)
-{
-    int64_t committed = atomic_load(&p->committed);
-
-    if (atomic_load(&p->position) >= 0 || offset >= committed)
-        return;
-    log_event(LOG_WARN, "offset_reset", "partition=%d committed=%lld start=%lld", p->id, (long long)committed,
-              (long long)offset);
-    atomic_store(&p->committed, -1);
-    atomic_store(&p->frontier, -1);
-    ledger_unseed(p->ledger);
-}
-
-/* Retention or a deletion was faster than we were: the library went on at the new start of the log.  Gaps alone say
- * nothing (markers, compaction): the start has to lie in one. */
-static void count_cut(struct consumer *c, const struct partition *p, int64_t offset)
-{
-    int64_t from = atomic_load(&p->position), low, high;
-
-    if (from < 0)
-        from = atomic_load(&p->committed);
-    if (from < 0 || offset <= from ||
-        rd_kafka_get_watermark_offsets(c->rk, c->k->request_topic, p->id, &low, &high) != RD_KAFKA_RESP_ERR_NO_ERROR ||
-        low <= from)
-        return;
-    log_event(LOG_WARN, "log_cut", "partition=%d read_to=%lld start=%lld", p->id, (long long)from, (long long)low);
-    atomic_fetch_add(&c->n_cut, (low < offset ? low : offset) - from);
-}
-
 /* true: something was there. */
 static bool read_one(struct consumer *c, struct partition *p)
 {
@@ -618,16 +676,12 @@ static bool read_one(struct consumer *c, struct partition *p)
     if (!m)
         return false;
     if (m->err == RD_KAFKA_RESP_ERR_NO_ERROR) {
-        check_start(p, m->offset);
         if (!ledger_fits(p->ledger, m->offset)) {
             p->put_off = m;
             return false;
         }
-        count_cut(c, p, m->offset);
         take_record(c, p, m);
     } else if (m->err == RD_KAFKA_RESP_ERR__PARTITION_EOF) {
-        check_start(p, m->offset);
-        count_cut(c, p, m->offset);
         ledger_reach(p->ledger, m->offset); /* over the markers at the end of the log */
         if (m->offset > atomic_load(&p->position))
             atomic_store(&p->position, m->offset);
@@ -716,6 +770,7 @@ enum err_code consumer_turn(struct consumer *c, int timeout_ms, struct err *e)
     if (c->ask_again_ns && now >= c->ask_again_ns)
         ask_offsets(c, COMMITTED_TURN_MS);
     serve_commits(c, 0);
+    serve_lost_offsets(c);
     busy |= read_records(c);
     commit_if_due(c);
     handover_say(c->handover, c->dirty && offsets_have_news(c->mine), false);
@@ -733,58 +788,6 @@ enum err_code consumer_turn(struct consumer *c, int timeout_ms, struct err *e)
         until = c->commit_due_ns;
     wait_for_work(c, until);
     return ERR_OK;
-}
-
-static enum err_code check_strategy(const struct kafka_config *k, struct err *e)
-{
-    if (strstr(k->assignment_strategy, "cooperative-sticky") && rd_kafka_version() < 0x02030000)
-        return err_set(e, ERR_CONFIG, ERR_STOP,
-                       "kafka.assignment_strategy: cooperative-sticky needs librdkafka 2.3 or newer (this is %s, which "
-                       "aborts the process when stopped early); use roundrobin or range",
-                       rd_kafka_version_str());
-    if (k->request_topic[0] == '^')
-        return err_set(e, ERR_CONFIG, ERR_STOP, "kafka.request_topic: \"%.60s\" is a pattern; one topic is allowed",
-                       k->request_topic);
-    return ERR_OK;
-}
-
-static enum err_code configure(rd_kafka_conf_t *conf, const struct kafka_config *k, struct err *e)
-{
-    int heartbeat = k->session_timeout_ms / 3 < 3000 ? k->session_timeout_ms / 3 : 3000;
-    const struct {
-        const char *name, *value;
-    } defaults[] =
-        {
-            /* prefetch is bounded a consumer and a partition; back-pressure leaves it lying there */
-            {"queued.min.messages", "1000"}, {"queued.max.messages.kbytes", "16384"}, {"fetch.max.bytes", "16777216"},
-            {"fetch.wait.max.ms", "50"},     {"fetch.error.backoff.ms", "200"},
-        },
-      fixed[] = {
-          {"group.id", k->group_id},
-          {"enable.auto.commit", "false"},
-          {"enable.auto.offset.store", "false"},
-          {"enable.partition.eof", "true"},
-          {"isolation.level", "read_committed"},
-          {"auto.offset.reset", k->offset_reset},
-          {"partition.assignment.strategy", k->assignment_strategy},
-          {"allow.auto.create.topics", "false"},
-      };
-    enum err_code rc = ERR_OK;
-
-    rd_kafka_conf_set_rebalance_cb(conf, on_rebalance);
-    for (size_t i = 0; rc == ERR_OK && i < sizeof defaults / sizeof defaults[0]; i++)
-        rc = client_set(conf, defaults[i].name, defaults[i].value, e);
-    if (rc == ERR_OK)
-        rc = client_set_properties(conf, k, e);
-    for (size_t i = 0; rc == ERR_OK && i < sizeof fixed / sizeof fixed[0]; i++)
-        rc = client_set(conf, fixed[i].name, fixed[i].value, e);
-    if (rc == ERR_OK && k->instance_id && *k->instance_id)
-        rc = client_set(conf, "group.instance.id", k->instance_id, e);
-    if (rc == ERR_OK)
-        rc = client_set_int(conf, "session.timeout.ms", k->session_timeout_ms, e);
-    if (rc == ERR_OK)
-        rc = client_set_int(conf, "max.poll.interval.ms", k->max_poll_interval_ms, e);
-    return rc == ERR_OK ? client_set_int(conf, "heartbeat.interval.ms", heartbeat, e) : rc;
 }
 
 static enum err_code subscribe(struct consumer *c, struct err *e)
@@ -805,7 +808,8 @@ static enum err_code start_library(struct consumer *c, const char *bootstrap, st
 
     if ((rc = client_conf(&conf, &c->client, c->k, bootstrap, e)) != ERR_OK)
         return rc;
-    if ((rc = configure(conf, c->k, e)) != ERR_OK) {
+    rd_kafka_conf_set_rebalance_cb(conf, on_rebalance);
+    if ((rc = consumer_conf_fill(conf, c->k, e)) != ERR_OK) {
         rd_kafka_conf_destroy(conf);
         return rc;
     }
@@ -849,7 +853,7 @@ enum err_code consumer_open(struct consumer **out, const struct kafka_config *k,
     struct consumer *c;
 
     *out = NULL;
-    if ((rc = check_strategy(k, e)) != ERR_OK)
+    if ((rc = consumer_conf_check(k, e)) != ERR_OK)
         return rc;
     c = calloc(1, sizeof *c);
     if (!c)
@@ -975,6 +979,8 @@ void consumer_get_stats(const struct consumer *c, struct consumer_stats *s)
     s->commits = atomic_load(&c->n_commits);
     s->commit_errors = atomic_load(&c->n_commit_errors);
     s->rebalances = atomic_load(&c->n_rebalances);
+    s->lost_offsets = atomic_load(&c->lost_offsets);
+    s->offset_resets = atomic_load(&c->n_resets);
     s->late_results = atomic_load(&c->n_late);
     s->lost_partitions = atomic_load(&c->n_lost);
     s->last_turn_ns = atomic_load(&c->last_turn_ns);

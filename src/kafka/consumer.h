@@ -29,7 +29,9 @@ struct consumer;
 struct handover;
 
 struct consumer_stats {
-    int partitions; /* assigned now */
+    int partitions;        /* assigned now */
+    int lost_offsets;      /* of those: they wait, their offset is not in the log */
+    int64_t offset_resets; /* partitions that were begun elsewhere than at a committed offset */
     int64_t in_flight_jobs, in_flight_bytes,
         lag;                        /* lag: records behind the end, over the assigned partitions; -1 = unknown */
     int64_t skipped, notes_ignored; /* finished according to the committed note; notes that were not understood */
@@ -54,8 +56,8 @@ MUST_CHECK enum err_code consumer_open(struct consumer **out, const struct kafka
                                        const struct delivery_config *d, struct queue *records, struct err *e);
 
 /* One turn: serves the group, the finished jobs, commits that are due, and reads while there is room; waits at most
- * timeout_ms for something to do.  An error is act ERR_STOP (unknown topic, authorization, fenced, offset out of
- * range under offset_reset "error"). */
+ * timeout_ms for something to do.  An error is act ERR_STOP (unknown topic, authorization, fenced, an
+ * offset that is not in the log: lost_offset.h). */
 MUST_CHECK enum err_code consumer_turn(struct consumer *c, int timeout_ms, struct err *e);
 
 /* No record is read from now on; turns go on with acks and commits. */

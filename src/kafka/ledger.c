@@ -51,7 +51,9 @@ void ledger_close(struct ledger *l)
 enum err_code ledger_seed(struct ledger *l, int64_t committed, const struct commit_note *n, struct err *e)
 {
     assert(l->newest < 0);
-    ledger_unseed(l);
+    free(l->seed);
+    l->seed = NULL;
+    l->n_seed = l->seed_at = 0;
     if (n && n->n_runs > 0) {
         l->seed = malloc(n->n_runs * sizeof *l->seed);
         if (!l->seed)
@@ -61,14 +63,6 @@ enum err_code ledger_seed(struct ledger *l, int64_t committed, const struct comm
     }
     l->frontier = committed;
     return ERR_OK;
-}
-
-void ledger_unseed(struct ledger *l)
-{
-    free(l->seed);
-    l->seed = NULL;
-    l->n_seed = l->seed_at = 0;
-    l->frontier = -1;
 }
 
 static int64_t *entry(const struct ledger *l, size_t i)

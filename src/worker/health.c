@@ -9,6 +9,7 @@ static const char *const obstacle_texts[OBSTACLES] = {
     [OBSTACLE_REGISTRY] = "the schema registry does not answer",
     [OBSTACLE_PUBLISHING] = "results cannot be published",
     [OBSTACLE_BROKER] = "no broker answers",
+    [OBSTACLE_OFFSET] = "the offset of a partition is not in its log (kafka.offset_wait_ms)",
 };
 
 const char *loop_name(enum loop l)

@@ -16,7 +16,7 @@ const char *loop_name(enum loop l);
 enum phase { PHASE_LOADING, PHASE_JOINING, PHASE_RUNNING, PHASE_DRAINING };
 
 /* What keeps jobs from getting on for now; each is raised and lowered by one loop. */
-enum obstacle { OBSTACLE_REGISTRY, OBSTACLE_PUBLISHING, OBSTACLE_BROKER, OBSTACLES };
+enum obstacle { OBSTACLE_REGISTRY, OBSTACLE_PUBLISHING, OBSTACLE_BROKER, OBSTACLE_OFFSET, OBSTACLES };
 
 enum {
     HEALTH_LOOP_LIMIT_MS = 30000, /* /live fails when a loop has not turned for twice this */

@@ -183,6 +183,8 @@ static void metrics_kafka(struct page *p, const struct view *v)
     metrics_counter(p, PREFIX "rebalances_total", "Assignments and revocations.", (double)c->rebalances);
     metrics_counter(p, PREFIX "lost_partitions_total", "Partitions lost without a revocation.",
                     (double)c->lost_partitions);
+    metrics_counter(p, PREFIX "offset_resets_total", "Partitions begun elsewhere than at a committed offset.",
+                    (double)c->offset_resets);
     metrics_counter(p, PREFIX "late_results_total", "Results of partitions that had gone, dropped.",
                     (double)c->late_results);
     metrics_counter(p, PREFIX "published_total", "Records sent.", (double)b->sent);

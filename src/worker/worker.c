@@ -344,6 +344,7 @@ static void look(struct worker *w, bool *was_stalled, bool *was_live, bool *was_
         atomic_store(&w->health.turned_ns[LOOP_CONSUMER], s.last_turn_ns); /* it turns while it waits in a revocation */
     atomic_store(&w->health.joined, s.joined);
     health_set_obstacle(&w->health, OBSTACLE_BROKER, !s.broker_up);
+    health_set_obstacle(&w->health, OBSTACLE_OFFSET, s.lost_offsets > 0);
     if (s.joined && !*was_joined)
         log_event(LOG_INFO, "joined", "partitions=%d", s.partitions);
     *was_joined = s.joined;

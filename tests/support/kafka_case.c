@@ -25,6 +25,8 @@ void kafka_case_open(struct kafka_case *kc, int partitions)
         .replication_factor = 1,
         .assignment_strategy = "roundrobin",
         .offset_reset = "earliest",
+        .offset_past_end = "error",
+        .offset_wait_ms = 1500,
         .session_timeout_ms = 3200, /* the embedded broker waits 3 s for more members at first */
         .max_poll_interval_ms = 6000,
         .properties = NULL,
@@ -100,6 +102,26 @@ int64_t kafka_case_committed(const struct kafka_case *kc, int partition)
     rd_kafka_topic_partition_list_destroy(list);
     rd_kafka_destroy(rk);
     return offset >= 0 ? offset : -1;
+}
+
+void kafka_case_commit(const struct kafka_case *kc, int partition, int64_t offset, const char *metadata)
+{
+    rd_kafka_conf_t *conf = rd_kafka_conf_new();
+    char why[200];
+
+    rd_kafka_conf_set(conf, "bootstrap.servers", kc->bootstrap, why, sizeof why);
+    rd_kafka_conf_set(conf, "group.id", kc->k.group_id, why, sizeof why);
+    rd_kafka_t *rk = rd_kafka_new(RD_KAFKA_CONSUMER, conf, why, sizeof why);
+    rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new(1);
+    rd_kafka_topic_partition_t *tp = rd_kafka_topic_partition_list_add(list, kc->k.request_topic, partition);
+
+    tp->offset = offset;
+    tp->metadata = strdup(metadata);
+    tp->metadata_size = strlen(metadata);
+    cr_assert_eq(rd_kafka_commit(rk, list, 0), RD_KAFKA_RESP_ERR_NO_ERROR);
+    rd_kafka_topic_partition_list_destroy(list);
+    rd_kafka_consumer_close(rk);
+    rd_kafka_destroy(rk);
 }
 
 int kafka_case_number(const struct record *r)

@@ -32,6 +32,8 @@ void kafka_case_count(void *ctx, void *opaque, enum err_code rc, const struct er
 
 /* What the group has committed for a partition, -1 = nothing. */
 int64_t kafka_case_committed(const struct kafka_case *kc, int partition);
+/* Commits for the group, as another program might. */
+void kafka_case_commit(const struct kafka_case *kc, int partition, int64_t offset, const char *metadata);
 
 /* Number of a job, -1 = it is none. */
 int kafka_case_number(const struct record *r);

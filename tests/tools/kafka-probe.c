@@ -267,6 +267,8 @@ int main(int argc, char **argv)
                                  .replication_factor = argc > 4 ? atoi(argv[4]) : 1,
                                  .assignment_strategy = "roundrobin",
                                  .offset_reset = "earliest",
+                                 .offset_past_end = "error",
+                                 .offset_wait_ms = 1500,
                                  .session_timeout_ms = 10000,
                                  .max_poll_interval_ms = 60000};
     pr.d = (struct delivery_config){.max_in_flight_jobs = 2000,

@@ -730,27 +730,6 @@ Test(consumer, broker_that_takes_no_notes_gets_offsets_alone, .timeout = 60)
     kafka_case_close(&kc);
 }
 
-/* Commits offset 0 with this metadata, as another program might. */
-static void commit_foreign(const struct kafka_case *kc, const char *metadata)
-{
-    rd_kafka_conf_t *conf = rd_kafka_conf_new();
-    char why[200];
-
-    rd_kafka_conf_set(conf, "bootstrap.servers", kc->bootstrap, why, sizeof why);
-    rd_kafka_conf_set(conf, "group.id", kc->k.group_id, why, sizeof why);
-    rd_kafka_t *rk = rd_kafka_new(RD_KAFKA_CONSUMER, conf, why, sizeof why);
-    rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new(1);
-    rd_kafka_topic_partition_t *tp = rd_kafka_topic_partition_list_add(list, kc->k.request_topic, 0);
-
-    tp->offset = 0;
-    tp->metadata = strdup(metadata);
-    tp->metadata_size = strlen(metadata);
-    cr_assert_eq(rd_kafka_commit(rk, list, 0), RD_KAFKA_RESP_ERR_NO_ERROR);
-    rd_kafka_topic_partition_list_destroy(list);
-    rd_kafka_consumer_close(rk);
-    rd_kafka_destroy(rk);
-}
-
 Test(consumer, note_of_another_program_skips_nothing, .timeout = 60)
 {
     static const char *const foreign[] = {"parallel-consumer: bm9uZQ==", "tw2.AAAAAAAA", "tw1.AAAAAAAA"};
@@ -761,7 +740,7 @@ Test(consumer, note_of_another_program_skips_nothing, .timeout = 60)
 
         kafka_case_open(&kc, 1);
         kafka_case_submit(&kc, 0, 5, 0);
-        commit_foreign(&kc, foreign[i]);
+        kafka_case_commit(&kc, 0, 0, foreign[i]);
         join(&m, &kc);
         for (int k = 0; k < 5; k++) {
             struct record *r = next(&m);

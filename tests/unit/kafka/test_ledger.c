@@ -292,9 +292,6 @@ Test(ledger, seed_is_known_as_it_is_read_and_kept_until_then)
         cr_assert_eq(ledger_frontier(l), 110, "never back");
     }
     cr_assert(!ledger_is_seeded(l, 110));
-    ledger_unseed(l);
-    cr_assert(!ledger_is_seeded(l, 155));
-    cr_assert_eq(ledger_frontier(l), -1);
     ledger_close(l);
 }
 
