@@ -38,10 +38,8 @@ static void partition_free(struct partition *p)
 {
     if (!p)
         return;
-    if (p->queue) { /* the library's queue may outlive us, and must not write to our eventfd then */
-        rd_kafka_queue_io_event_enable(p->queue, -1, NULL, 0);
+    if (p->queue)
         rd_kafka_queue_destroy(p->queue);
-    }
     if (p->put_off)
         rd_kafka_message_destroy(p->put_off);
     ledger_close(p->ledger);

@@ -24,11 +24,12 @@ enum { ASSIGNMENT_PARTITIONS = 65536 };
 struct partition {
     int32_t id;
     uint32_t assignment;
-    rd_kafka_queue_t *queue; /* its records; not forwarded to the consumer queue */
+    rd_kafka_queue_t *queue; /* its records; leads to the queue of all */
     struct ledger *ledger;
-    bool known;                                /* the group's offset and note were read: not read from before */
-    bool revoked;                              /* on its way out: not read any more */
-    rd_kafka_message_t *put_off;               /* read, and not taken before it fits the ledger's note; or NULL */
+    bool known;                  /* the group's offset and note were read: not read from before */
+    bool heard;                  /* something came from its queue */
+    bool revoked;                /* on its way out: not read any more */
+    rd_kafka_message_t *put_off; /* read, and not taken before there is room for it in the ledger; or NULL */
     int64_t lost_ns, lost_ask_ns, past_end_ns; /* lost_offset.h; monotonic, 0 = not */
     int64_t least_end, start;                  /* start: where it begins again, -1 = not decided */
     uint64_t sent, saved;      /* ledger_changes() in the newest commit, and in the last that was acknowledged */

@@ -6,6 +6,7 @@
 #include "kafka/client.h"
 #include "kafka/consumer_conf.h"
 #include "kafka/handover.h"
+#include "kafka/intake.h"
 #include "kafka/lost_offset.h"
 #include "kafka/offsets.h"
 #include "kafka/record_pool.h"
@@ -28,14 +29,13 @@
  *      +------------------------------------------------+--------------+
  * A partition whose offset is not in its log is begun again by begin_again(), see lost_offset.h.
  *
- * One eventfd wakes the thread: the consumer queue, the commit queue and each partition queue write to it when they
+ * One eventfd wakes the thread: the consumer queue, the commit queue and the record queue write to it when they
  * are no longer empty, consumer_finish() and consumer_release() when there is work or room.  It is emptied before the
  * queues are looked at, so that no event falls between. */
 
 enum {
     LEDGER_WINDOWS = 4,        /* offsets of one partition ahead of its oldest unfinished job: this many job windows */
     READ_TURN = 512,           /* records of one turn, so that acks and commits are never far */
-    READ_BURST = 16,           /* records of one partition before the next has its turn */
     GROUP_TURN = 64,           /* group events of one turn */
     WATERMARKS_MS = 250,       /* how old `end` may be */
     LEDGER_MOST = 32768,       /* and never more than this: a commit's note has room for some 24,000 offsets */
@@ -63,6 +63,7 @@ struct consumer {
     struct queue *records;
     struct record_pool *pool;
     struct assignment *mine;
+    struct intake *intake;
     struct offsets *offsets;
     struct handover *handover; /* to the publisher of transactions */
 
@@ -73,7 +74,6 @@ struct consumer {
     struct err stop; /* code ERR_OK = none */
     bool closing;    /* callbacks of the close only let go */
     bool intake_stopped;
-    int turn_partition;       /* whose turn it is to be read */
     int64_t unknown_topic_ms; /* until a topic that is not there is believed to be missing */
     int64_t unknown_topic_ns; /* first time it was reported missing, 0 = it is there */
     int64_t watermarks_ns;
@@ -401,22 +401,11 @@ static void ask_offsets(struct consumer *c, int timeout_ms)
         stop_with(c, &e);
 }
 
-/* Its queue must be ours before the library begins to fetch. */
 static void take_partition(struct consumer *c, int32_t id)
 {
-    rd_kafka_queue_t *q;
     struct err e;
 
-    assignment_drop(c->mine, id); /* the queue's old handle would switch its events off */
-    q = rd_kafka_queue_get_partition(c->rk, c->k->request_topic, id);
-    if (!q) {
-        err_set(&e, ERR_KAFKA, ERR_STOP, "partition %d: no queue", id);
-        stop_with(c, &e);
-        return;
-    }
-    rd_kafka_queue_forward(q, NULL);
-    wake_from(c, q);
-    if (assignment_add(c->mine, id, q, &e) != ERR_OK)
+    if (intake_take(c->intake, id, &e) != ERR_OK)
         stop_with(c, &e);
 }
 
@@ -504,8 +493,10 @@ static void on_revoke(struct consumer *c, const rd_kafka_topic_partition_list_t 
 static void let_go(struct consumer *c, const rd_kafka_topic_partition_list_t *going)
 {
     for (int i = 0; i < going->cnt; i++)
-        assignment_drop(c->mine, going->elems[i].partition);
-    c->turn_partition = 0;
+        if (c->intake)
+            intake_drop(c->intake, going->elems[i].partition);
+        else
+            assignment_drop(c->mine, going->elems[i].partition);
 }
 
 static void tell_library(rd_kafka_t *rk, bool assign, const rd_kafka_topic_partition_list_t *list)
@@ -564,9 +555,7 @@ static void begin_partition(struct consumer *c, rd_kafka_topic_partition_list_t 
         p->lost_ns = p->past_end_ns = 0;
         p->start = -1;
     }
-    if (p->put_off) /* it is fetched once more */
-        rd_kafka_message_destroy(p->put_off);
-    p->put_off = NULL;
+    intake_again(c->intake, p);
     rd_kafka_topic_partition_list_add(list, c->k->request_topic, id)->offset = at;
 }
 
@@ -588,7 +577,6 @@ static void begin_again(struct consumer *c)
         tell_library(c->rk, false, list);
     if (list->cnt > 0)
         tell_library(c->rk, true, list);
-    c->turn_partition = 0;
     rd_kafka_topic_partition_list_destroy(list);
     free(ids);
 }
@@ -667,19 +655,9 @@ static void take_record(struct consumer *c, struct partition *p, const rd_kafka_
     }
 }
 
-/* true: something was there. */
-static bool read_one(struct consumer *c, struct partition *p)
+static void take_message(struct consumer *c, struct partition *p, const rd_kafka_message_t *m)
 {
-    rd_kafka_message_t *m = p->put_off ? p->put_off : rd_kafka_consume_queue(p->queue, 0);
-
-    p->put_off = NULL;
-    if (!m)
-        return false;
     if (m->err == RD_KAFKA_RESP_ERR_NO_ERROR) {
-        if (!ledger_fits(p->ledger, m->offset)) {
-            p->put_off = m;
-            return false;
-        }
         take_record(c, p, m);
     } else if (m->err == RD_KAFKA_RESP_ERR__PARTITION_EOF) {
         ledger_reach(p->ledger, m->offset); /* over the markers at the end of the log */
@@ -689,30 +667,25 @@ static bool read_one(struct consumer *c, struct partition *p)
     } else {
         on_message_error(c, m, p->id);
     }
-    rd_kafka_message_destroy(m);
-    return true;
 }
 
-static bool may_read(const struct consumer *c, const struct partition *p)
+static bool may_read(const struct consumer *c)
 {
-    return !c->intake_stopped && p->known && !p->revoked && has_room(c) && ledger_room(p->ledger) > 0;
+    return !c->intake_stopped && has_room(c);
 }
 
-/* Round robin, a burst from each, until nothing is there or there is no room. */
+/* Until nothing is there or there is no room. */
 static bool read_records(struct consumer *c)
 {
-    int n = assignment_count(c->mine), idle = 0, total = 0;
+    rd_kafka_message_t *m;
+    struct partition *p;
+    int total = 0;
 
     atomic_store(&c->starved, false);
-    while (n > 0 && idle < n && total < READ_TURN) {
-        struct partition *p = assignment_at(c->mine, c->turn_partition % n);
-        int got = 0;
-
-        while (got < READ_BURST && may_read(c, p) && read_one(c, p))
-            got++;
-        total += got;
-        idle = got > 0 ? 0 : idle + 1;
-        c->turn_partition = (c->turn_partition + 1) % n;
+    while (total < READ_TURN && may_read(c) && (m = intake_next(c->intake, &p))) {
+        take_message(c, p, m);
+        rd_kafka_message_destroy(m);
+        total++;
     }
     if (!has_room(c)) {
         atomic_store(&c->starved, true);
@@ -749,7 +722,7 @@ static bool serve_group(struct consumer *c)
     while (n < GROUP_TURN && (m = rd_kafka_consumer_poll(c->rk, 0))) {
         if (m->err)
             on_message_error(c, m, m->partition);
-        else /* cannot be: every partition's queue is its own */
+        else /* cannot be: the partitions' queues lead elsewhere */
             log_event(LOG_ERROR, "record_astray", "partition=%d offset=%lld", m->partition, (long long)m->offset);
         rd_kafka_message_destroy(m);
         n++;
@@ -801,6 +774,13 @@ static enum err_code subscribe(struct consumer *c, struct err *e)
     return rc ? client_err(e, rc, "subscribe") : ERR_OK;
 }
 
+static size_t ledger_window(const struct consumer *c)
+{
+    size_t window = LEDGER_WINDOWS * (size_t)c->d.max_in_flight_jobs;
+
+    return window < LEDGER_MOST ? window : LEDGER_MOST;
+}
+
 static enum err_code start_library(struct consumer *c, const char *bootstrap, struct err *e)
 {
     rd_kafka_conf_t *conf = NULL;
@@ -819,7 +799,10 @@ static enum err_code start_library(struct consumer *c, const char *bootstrap, st
     rd_kafka_poll_set_consumer(c->rk);
     c->group_queue = rd_kafka_queue_get_consumer(c->rk);
     c->commit_queue = rd_kafka_queue_new(c->rk);
+    if ((rc = intake_open(&c->intake, c->rk, c->k->request_topic, c->mine, ledger_window(c), e)) != ERR_OK)
+        return rc;
     wake_from(c, c->group_queue);
+    wake_from(c, intake_queue(c->intake));
     wake_from(c, c->commit_queue);
     return subscribe(c, e);
 }
@@ -836,8 +819,7 @@ static enum err_code allocate(struct consumer *c, struct err *e)
         return err_set(e, ERR_NOMEM, ERR_STOP, "consumer: no memory for %zu jobs", jobs);
     if ((rc = record_pool_open(&c->pool, jobs, e)) != ERR_OK)
         return rc;
-    if ((rc = assignment_open(&c->mine, LEDGER_WINDOWS * jobs < LEDGER_MOST ? LEDGER_WINDOWS * jobs : LEDGER_MOST,
-                              e)) != ERR_OK ||
+    if ((rc = assignment_open(&c->mine, ledger_window(c), e)) != ERR_OK ||
         (rc = offsets_open(&c->offsets, c->k->request_topic, e)) != ERR_OK)
         return rc;
     c->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
@@ -935,6 +917,8 @@ void consumer_close(struct consumer *c, int timeout_ms)
     c->closing = true;
     queue_let_go(c->group_queue);
     queue_let_go(c->commit_queue);
+    intake_close(c->intake); /* a record that still lay there would hold the library's end up */
+    c->intake = NULL;
     int64_t left = (until - clock_mono_ns()) / NS_PER_MS;
     if (client_destroy(&c->client, c->rk, true, left > 100 ? (int)left : 100))
         consumer_free(c);

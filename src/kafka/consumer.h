@@ -1,11 +1,10 @@
 /* consumer.h -- reads jobs from the request topic and commits what is finished.
  *
- *   partition queues --read while there is room--> records queue (to the batcher)
+ *   partition queues --intake, while there is room--> records queue (to the batcher)
  *   consumer_finish() from the publisher --> ledgers --> commit of the contiguous frontier
  *
- * Each assigned partition's queue is taken out of the consumer queue before it is assigned, and simply left unread
- * when the window is full: no pause, no resume.  The consumer queue is polled all the while, so a slow GPU never costs
- * the membership.
+ * Records come in a queue of their own (intake.h), which is simply left unread when the window is full: no pause, no
+ * resume.  The consumer queue is polled all the while, so a slow GPU never costs the membership.
  * Revoke: reading stops, what is in flight may finish for revoke_timeout_ms, the frontier is committed, then it is
  * given back; late results are dropped and counted.  Loss: dropped at once, nothing committed.
  * A commit carries a note of what is finished ahead of the frontier (commit_note.h), so that the next owner, or we after

@@ -1,0 +1,187 @@
+#include "kafka/intake.h"
+
+#include "base/log.h"
+
+#include <stdbool.h>
+#include <stdlib.h>
+
+struct intake {
+    rd_kafka_t *rk;
+    rd_kafka_queue_t *queue;
+    const char *topic;
+    struct assignment *mine;
+    size_t window;
+    bool any_put_off, any_unheard; /* there may be one */
+};
+
+enum err_code intake_open(struct intake **out, rd_kafka_t *rk, const char *topic, struct assignment *mine,
+                          size_t ledger_window, struct err *e)
+{
+    struct intake *in = calloc(1, sizeof *in);
+
+    *out = in;
+    if (!in)
+        return err_set(e, ERR_NOMEM, ERR_STOP, "intake: out of memory");
+    in->rk = rk;
+    in->topic = topic;
+    in->mine = mine;
+    in->window = ledger_window;
+    in->queue = rd_kafka_queue_new(rk);
+    return ERR_OK;
+}
+
+void intake_close(struct intake *in)
+{
+    if (!in)
+        return;
+    for (int i = 0; i < assignment_count(in->mine); i++) {
+        struct partition *p = assignment_at(in->mine, i);
+
+        if (p->put_off)
+            rd_kafka_message_destroy(p->put_off);
+        p->put_off = NULL;
+    }
+    rd_kafka_queue_io_event_enable(in->queue, -1, NULL, 0);
+    rd_kafka_queue_destroy(in->queue);
+    free(in);
+}
+
+rd_kafka_queue_t *intake_queue(const struct intake *in)
+{
+    return in->queue;
+}
+
+/* ---- put off ---- */
+
+static void tell_pause(struct intake *in, int32_t id, bool pause)
+{
+    rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new(1);
+
+    rd_kafka_topic_partition_list_add(list, in->topic, id);
+    if (pause)
+        rd_kafka_pause_partitions(in->rk, list);
+    else
+        rd_kafka_resume_partitions(in->rk, list);
+    rd_kafka_topic_partition_list_destroy(list);
+}
+
+static void put_off(struct intake *in, struct partition *p, rd_kafka_message_t *m)
+{
+    if (p->put_off) { /* cannot be: nothing comes from a paused partition */
+        log_event(LOG_ERROR, "record_astray", "partition=%d offset=%lld", p->id, (long long)m->offset);
+        rd_kafka_message_destroy(m);
+        return;
+    }
+    p->put_off = m;
+    in->any_put_off = true;
+    tell_pause(in, p->id, true);
+}
+
+/* The library goes on behind what was put off. */
+static rd_kafka_message_t *resume(struct intake *in, struct partition *p)
+{
+    rd_kafka_message_t *m = p->put_off;
+
+    p->put_off = NULL;
+    if (m)
+        tell_pause(in, p->id, false);
+    return m;
+}
+
+static bool fits(const struct partition *p, const rd_kafka_message_t *m)
+{
+    if (m->err)
+        return p->known || m->err != RD_KAFKA_RESP_ERR__PARTITION_EOF;
+    return p->known && ledger_room(p->ledger) > 0 && ledger_fits(p->ledger, m->offset);
+}
+
+/* A pause costs the library what it had fetched: there should be room for more than this one record. */
+static rd_kafka_message_t *next_put_off(struct intake *in, struct partition **p)
+{
+    for (int i = 0; in->any_put_off && i < assignment_count(in->mine); i++) {
+        *p = assignment_at(in->mine, i);
+        if ((*p)->put_off && fits(*p, (*p)->put_off) && ledger_room((*p)->ledger) >= (in->window + 1) / 2)
+            return resume(in, *p);
+    }
+    return NULL;
+}
+
+/* ---- partitions ---- */
+
+enum err_code intake_take(struct intake *in, int32_t id, struct err *e)
+{
+    rd_kafka_queue_t *q;
+    enum err_code rc;
+
+    intake_drop(in, id);
+    q = rd_kafka_queue_get_partition(in->rk, in->topic, id);
+    if (!q)
+        return err_set(e, ERR_KAFKA, ERR_STOP, "partition %d: no queue", id);
+    rd_kafka_queue_forward(q, in->queue);
+    in->any_unheard = true;
+    if ((rc = assignment_add(in->mine, id, q, e)) != ERR_OK)
+        return rc;
+    return ERR_OK;
+}
+
+void intake_drop(struct intake *in, int32_t id)
+{
+    struct partition *p = assignment_find(in->mine, id);
+
+    if (p)
+        intake_again(in, p);
+    assignment_drop(in->mine, id);
+}
+
+void intake_again(struct intake *in, struct partition *p)
+{
+    rd_kafka_message_t *m = resume(in, p);
+
+    if (m)
+        rd_kafka_message_destroy(m);
+    p->heard = false;
+    in->any_unheard = true;
+}
+
+/* The library parts a queue from ours when it stops fetching, which it may do some time after an assignment has ended
+ * and the next begun: so until something comes (the end of the log at least) its way is shown again. */
+static void lead_unheard(struct intake *in)
+{
+    bool any = false;
+
+    for (int i = 0; in->any_unheard && i < assignment_count(in->mine); i++) {
+        const struct partition *p = assignment_at(in->mine, i);
+
+        if (!p->heard)
+            rd_kafka_queue_forward(p->queue, in->queue);
+        any |= !p->heard;
+    }
+    in->any_unheard = any;
+}
+
+/* ---- reading ---- */
+
+rd_kafka_message_t *intake_next(struct intake *in, struct partition **p)
+{
+    rd_kafka_message_t *m = next_put_off(in, p);
+
+    if (m)
+        return m;
+    lead_unheard(in);
+    while ((m = rd_kafka_consume_queue(in->queue, 0))) {
+        *p = assignment_find(in->mine, m->partition);
+        if (*p && fits(*p, m)) {
+            (*p)->heard = true;
+            return m;
+        }
+        if (*p) {
+            (*p)->heard = true;
+            put_off(in, *p, m);
+            continue;
+        }
+        /* cannot be: the library withholds what was not read before an assignment ended */
+        log_event(LOG_WARN, "record_astray", "partition=%d offset=%lld", m->partition, (long long)m->offset);
+        rd_kafka_message_destroy(m);
+    }
+    return NULL;
+}

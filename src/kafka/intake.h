@@ -1,0 +1,41 @@
+/* intake.h -- the way of records from the library: every partition's queue leads to one, which is read while there is
+ * room.
+ *
+ *   partition queues --> record queue --intake_next()--> the consumer
+ *                             |                            ^
+ *                             +--does not fit its ledger: put off, the partition paused--+
+ *
+ * One queue, so that what the library fetches ahead is bounded whatever the number of partitions; it is not the
+ * consumer's own, which has to be served all the while.  A partition whose ledger is full (a job far behind the others)
+ * or whose committed offset is not known must not hold up the rest: one record of it is put off, and the library keeps
+ * the others on the brokers until half of the ledger is free.
+ * Thread: the consumer's alone. */
+#ifndef KAFKA_INTAKE_H
+#define KAFKA_INTAKE_H
+
+#include "base/err.h"
+#include "kafka/assignment.h"
+
+#include <librdkafka/rdkafka.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct intake;
+
+/* ledger_window: of each partition in mine. */
+MUST_CHECK enum err_code intake_open(struct intake **out, rd_kafka_t *rk, const char *topic, struct assignment *mine,
+                                     size_t ledger_window, struct err *e);
+/* Before the handle is destroyed. */
+void intake_close(struct intake *in);
+rd_kafka_queue_t *intake_queue(const struct intake *in); /* for its events */
+
+/* To assignment_add() and assignment_drop(), and the queue with it; no pause outlives its assignment. */
+MUST_CHECK enum err_code intake_take(struct intake *in, int32_t id, struct err *e);
+void intake_drop(struct intake *in, int32_t id);
+/* The library is about to begin at the partition's position once more. */
+void intake_again(struct intake *in, struct partition *p);
+
+/* The next message of *p, which is the caller's to destroy, or NULL: nothing is there.  A record can be taken. */
+rd_kafka_message_t *intake_next(struct intake *in, struct partition **p);
+
+#endif
