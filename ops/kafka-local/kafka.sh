@@ -1,8 +1,8 @@
 #!/bin/sh
 # A real Apache Kafka (KRaft) on this machine, for tests and for trying things out.
 #
-#   kafka.sh start [--brokers 1|3] [--port N]   fetches the jars once, starts, waits until it answers (a few seconds);
-#                                               prints the bootstrap servers, the only line on standard output
+#   kafka.sh start [--brokers 1|3] [--port N] [--proxy N]   fetches the jars once, starts, waits until it answers (a few
+#                                               seconds); prints the bootstrap servers, the only line on standard output
 #   kafka.sh stop                               all brokers, in order; the data goes too
 #   kafka.sh status                             each broker and the bootstrap servers; 0 = all run, 3 = not
 #   kafka.sh bootstrap                          the bootstrap servers of the running cluster
@@ -11,7 +11,8 @@
 #   kafka.sh broker ID stop|kill|start|pause|resume   faults, one broker at a time (IDs from 1)
 #   kafka.sh tool CLASS ARGS...                 any tool of Kafka's, e.g. org.apache.kafka.tools.GetOffsetShell
 #
-# Ports: N, N+1, N+2 for clients (default 19092), N+10... among the brokers; loopback only.
+# Ports: N, N+1, N+2 for clients (default 19092), N+10... among the brokers; loopback only.  With --proxy N also +20...,
+#        for proxies in front of the brokers: who comes there is sent on to N, N+1, N+2.
 # Data:  KAFKA_LOCAL_DIR (build/kafka-local/cluster); jars beside it in build/kafka-local/jars.
 # Needs: Java 17 or newer, and Maven for the first start.
 # Exit:  0 well, 1 failed, 2 usage, 3 does not run, 77 cannot be had on this machine.
@@ -31,7 +32,7 @@ say()
 
 usage()
 {
-    sed -n '2,21s/^# \{0,1\}//p' "$0" >&2
+    sed -n '2,22s/^# \{0,1\}//p' "$0" >&2
     exit 2
 }
 
@@ -98,7 +99,12 @@ need_running()
 
 write_config()
 {
-    n=$1 i=$2 port=$3 voters='' min=1
+    n=$1 i=$2 port=$3 voters='' min=1 behind='' sends='' map=''
+    if [ -n "$proxy" ]; then
+        behind=,PROXY://127.0.0.1:$((port + 19 + i))
+        sends=,PROXY://127.0.0.1:$((proxy + i - 1))
+        map=,PROXY:PLAINTEXT
+    fi
     [ "$n" -lt 3 ] || min=2
     for j in $(seq "$n"); do
         voters="$voters${voters:+,}$j@127.0.0.1:$((port + 9 + j))"
@@ -107,10 +113,10 @@ write_config()
 process.roles=broker,controller
 node.id=$i
 controller.quorum.voters=$voters
-listeners=PLAINTEXT://127.0.0.1:$((port + i - 1)),CONTROLLER://127.0.0.1:$((port + 9 + i))
-advertised.listeners=PLAINTEXT://127.0.0.1:$((port + i - 1))
+listeners=PLAINTEXT://127.0.0.1:$((port + i - 1)),CONTROLLER://127.0.0.1:$((port + 9 + i))$behind
+advertised.listeners=PLAINTEXT://127.0.0.1:$((port + i - 1))$sends
 controller.listener.names=CONTROLLER
-listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT
+listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT$map
 log.dirs=$dir/data-$i
 auto.create.topics.enable=false
 default.replication.factor=$n
@@ -178,16 +184,18 @@ signal_and_wait()
 
 start()
 {
-    brokers=1 port=19092
+    brokers=1 port=19092 proxy=
     while [ $# -gt 0 ]; do
         case $1 in
         --brokers) brokers=${2:-} && shift 2 || usage ;;
         --port) port=${2:-} && shift 2 || usage ;;
+        --proxy) proxy=${2:-} && shift 2 || usage ;;
         *) usage ;;
         esac
     done
     case $brokers in 1 | 3) ;; *) usage ;; esac
     case $port in '' | *[!0-9]*) usage ;; esac
+    case $proxy in *[!0-9]*) usage ;; esac
     need_java
     fetch_jars
     for i in $(seq "$(count)"); do

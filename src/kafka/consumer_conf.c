@@ -27,7 +27,7 @@ enum err_code consumer_conf_fill(rd_kafka_conf_t *conf, const struct kafka_confi
             /* All partitions lead to one queue, so what is fetched ahead is bounded whatever their number: the queue,
              * and one answer of each broker, unpacked.  Small answers also mix the partitions well. */
             {"queued.min.messages", "2000"}, {"queued.max.messages.kbytes", "8192"},
-            {"fetch.max.bytes", "1048576"},  {"fetch.message.max.bytes", "131072"},
+            {"fetch.max.bytes", "1048576"},  {"fetch.message.max.bytes", "524288"},
             {"fetch.wait.max.ms", "50"},     {"fetch.error.backoff.ms", "200"},
         },
       fixed[] = {

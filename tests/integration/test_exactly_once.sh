@@ -6,7 +6,9 @@ source tests/integration/lib.sh
 
 export KAFKA_LOCAL_DIR=$PWD/$WORK/kafka
 kafka() { ops/kafka-local/kafka.sh "$@"; }
-servers=$(kafka start --brokers 1 --port "${KAFKA_PORT:-19592}" 2>"$WORK/kafka.log")
+port=${KAFKA_PORT:-19592}
+late=$((port + 40)) # a proxy that holds requests back
+servers=$(kafka start --brokers 1 --port "$port" --proxy "$late" 2>"$WORK/kafka.log")
 rc=$?
 if [ $rc = 77 ]; then
     tail -1 "$WORK/kafka.log"
@@ -80,6 +82,36 @@ wait_under_way a
 kafka broker 1 kill
 kafka broker 1 start
 check "after a broker's death each job has one outcome" once_each away
+
+# --- requests that arrive late, when the client has long given up and gone on ---
+proxy=
+trap 'kill_workers; kill $proxy 2>/dev/null; kafka stop >/dev/null 2>&1' EXIT
+"$BUILD/kafka_hold" "$late" "$((port + 20))" "$WORK" >"$WORK/held.log" &
+proxy=$!
+is_held() { [ "$(grep -c "held api=$1" "$WORK/held.log")" = "$2" ]; }
+is_delivered() { [ "$(grep -c "delivered api=$1" "$WORK/held.log")" = "$2" ]; }
+kill -TERM "${worker_pid[a]}"
+worker_wait a
+once+=(--bootstrap "127.0.0.1:$late" --set kafka.properties=socket.timeout.ms=1500)
+start late one || exit 1
+work late
+wait_under_way late
+for round in 1 2; do # EndTxn
+    : >"$WORK/hold-26-4000"
+    within 20 is_held 26 $round || break
+    within 20 is_delivered 26 $round
+done
+: >"$WORK/hold-28-4000" # TxnOffsetCommit
+within 20 is_delivered 28 1
+work later
+check "commits were held" test "$(grep -c held "$WORK/held.log")" = 3
+check "the producer was replaced each time" test "$(metric late producer_rebuilds_total)" -ge 2
+check "after commits that came late each job has one outcome" once_each late
+check "and so has what came meanwhile" once_each later
+kill -TERM "${worker_pid[late]}"
+check_exit 0 "it stops well" worker_wait late
+once+=(--bootstrap "$servers" --set kafka.properties=socket.timeout.ms=10000)
+start a one || exit 1
 
 # --- a second worker of the same name ---
 work twin
