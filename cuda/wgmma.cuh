@@ -36,11 +36,12 @@ __device__ __forceinline__ void barrier_arrive(uint64_t *b)
     asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(smem_address(b)) : "memory");
 }
 
+/* It acquires for the block alone: with the cluster's scope each wait would empty the multiprocessor's L1 cache too. */
 __device__ __forceinline__ void barrier_wait(uint64_t *b, int parity)
 {
     asm volatile("{\n.reg .pred done;\n"
                  "AGAIN:\n"
-                 "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 done, [%0], %1;\n"
+                 "mbarrier.try_wait.parity.acquire.cta.shared::cta.b64 done, [%0], %1;\n"
                  "@done bra DONE;\n"
                  "bra AGAIN;\n"
                  "DONE:\n}" ::"r"(smem_address(b)),
