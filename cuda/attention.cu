@@ -7,7 +7,7 @@
 #include <math_constants.h>
 
 static const int DECODE_WARPS = 4, DECODE_HEADS = 8, PROMPT_WARPS = ATTENTION_TILES, PROMPT_COLUMNS = 16,
-                 PROMPT_STAGES = 3, ROPE_WARPS = 8, ROPE_HEADS = 3;
+                 PROMPT_STAGES = 3, PROMPT_CHUNK = 2 * SUB_TOKENS, APPEND_WARPS = 8, APPEND_HEADS = 4;
 static const float LOG2_E = 1.4426950408889634f;
 
 /* --- RoPE, norm, append: one head, one warp; the same for both kinds of step --- */
@@ -108,9 +108,12 @@ template <int D> __device__ __forceinline__ void head_append(const head<D> &h, b
 
     if (!is_k)
         sub += SUB_TOKENS * D;
-    for (int e = 0; e < E; e++) {
-        sub[kv_element(t, lane * E + e, D)] = rounded(h.lo[e]);
-        sub[kv_element(t, D / 2 + lane * E + e, D)] = rounded(h.hi[e]);
+    if (E == 2) {
+        *(uint32_t *)(sub + kv_element(t, lane * E, D)) = pack2(h.lo[0], h.lo[E - 1]);
+        *(uint32_t *)(sub + kv_element(t, D / 2 + lane * E, D)) = pack2(h.hi[0], h.hi[E - 1]);
+    } else {
+        sub[kv_element(t, lane, D)] = rounded(h.lo[0]);
+        sub[kv_element(t, D / 2 + lane, D)] = rounded(h.hi[0]);
     }
 }
 
@@ -404,112 +407,274 @@ __global__ __launch_bounds__(DECODE_WARPS * 32, 3) void attention_decode_kernel(
 
 /* --- prompts --- */
 
-/* A block a token; a warp takes some heads at a time. */
+/* A warp takes some heads at a time, of keys and of values: task i is head i % (2 kv_heads) of token i / (2 kv_heads). */
 template <int D>
-__global__ __launch_bounds__(ROPE_WARPS * 32) void rope_append_kernel(const attention a, const qkv_parts p,
-                                                                      const int *rows, const int *positions, bf16 *q)
+__global__ __launch_bounds__(APPEND_WARPS * 32) void append_kernel(const attention a, const bf16 *sums, int ld,
+                                                                   const int *rows, const int *positions, int tokens)
 {
-    const int slot = blockIdx.x, all = a.heads + 2 * a.kv_heads;
+    constexpr int E = head<D>::E;
+    const int lane = threadIdx.x % 32, each = 2 * a.kv_heads;
+    const int first = blockIdx.x * (APPEND_WARPS * APPEND_HEADS) + threadIdx.x / 32;
+    head<D> h[APPEND_HEADS];
+    turning<D> by[APPEND_HEADS];
+    bf16 *to[APPEND_HEADS];
+    int pos[APPEND_HEADS];
 
-    const int row = rows[slot], pos = positions[slot];
-    turning<D> by;
-    by.load(a, pos);
+#pragma unroll
+    for (int j = 0; j < APPEND_HEADS; j++) {
+        const int task = min(first + j * APPEND_WARPS, tokens * each - 1), slot = task / each, i = task % each;
+        pos[j] = positions[slot];
+        to[j] = sub_block<D>(a, rows[slot], pos[j], i % a.kv_heads);
+        by[j].load(a, pos[j]);
+    }
     grid_wait();
     grid_release();
-    for (int first = threadIdx.x / 32; first < all; first += ROPE_WARPS * ROPE_HEADS) {
-        head<D> h[ROPE_HEADS];
 #pragma unroll
-        for (int j = 0; j < ROPE_HEADS; j++)
-            h[j] = head_load<D>(p, slot, min(first + j * ROPE_WARPS, all - 1) * D);
-#pragma unroll
-        for (int j = 0; j < ROPE_HEADS; j++) {
-            const int i = first + j * ROPE_WARPS;
-            if (i >= all)
-                break;
-            if (i < a.heads) {
-                head_rope_norm<D>(h[j], a, by, false);
-                head_store<D>(h[j], q + ((size_t)slot * a.heads + i) * D);
-                continue;
-            }
-            const bool is_k = i < a.heads + a.kv_heads;
-            const int kv_head = is_k ? i - a.heads : i - a.heads - a.kv_heads;
-            if (is_k)
-                head_rope_norm<D>(h[j], a, by, true);
-            head_append<D>(h[j], sub_block<D>(a, row, pos, kv_head), pos % SUB_TOKENS, is_k);
+    for (int j = 0; j < APPEND_HEADS; j++) {
+        const int task = min(first + j * APPEND_WARPS, tokens * each - 1), slot = task / each, i = task % each;
+        const bf16 *at = sums + (size_t)slot * ld + (a.heads + i) * D + lane * E;
+        for (int e = 0; e < E; e++) {
+            h[j].lo[e] = __bfloat162float(__ushort_as_bfloat16(at[e]));
+            h[j].hi[e] = __bfloat162float(__ushort_as_bfloat16(at[D / 2 + e]));
         }
+    }
+#pragma unroll
+    for (int j = 0; j < APPEND_HEADS; j++) {
+        const int task = first + j * APPEND_WARPS;
+        const bool is_k = task % each < a.kv_heads;
+        if (task >= tokens * each)
+            break;
+        if (is_k)
+            head_rope_norm<D>(h[j], a, by[j], true);
+        head_append<D>(h[j], to[j], pos[j] % SUB_TOKENS, is_k);
     }
 }
 
-/* A block's tiles are of one row: all its warps go through the row's sub-blocks together. */
-template <int D>
-__global__ __launch_bounds__(PROMPT_WARPS * 32, 3) void attention_prompt_kernel(const attention a, const bf16 *q,
-                                                                                const query_tile *tiles, bf16 *out,
-                                                                                int out_cap)
+__device__ __forceinline__ float exp2_fast(float x)
 {
-    constexpr int N = PROMPT_COLUMNS / 8, BYTES = SUB_TOKENS * D * 4;
-    __shared__ __align__(1024) char kv[PROMPT_STAGES][BYTES];
-    const int lane = threadIdx.x % 32, g = lane / 4, c = lane % 4;
-    const int group = a.heads / a.kv_heads, groups = (group + PROMPT_COLUMNS - 1) / PROMPT_COLUMNS;
-    const int kv_head = blockIdx.x / groups, h0 = blockIdx.x % groups * PROMPT_COLUMNS;
-    const int width = min(group, PROMPT_COLUMNS); /* columns of a token */
-    const int n_heads = min(width, group - h0);
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
 
-    grid_wait();
-    grid_release();
-    /* from the last tile on: late positions have more to do, and what is left at the end should be short */
-    const query_tile *block = tiles + (gridDim.y - 1 - blockIdx.y) * PROMPT_WARPS;
-    const query_tile t = block[threadIdx.x / 32];
-    const int last = t.pos + t.count - 1, end = block[PROMPT_WARPS - 1].pos + max(block[PROMPT_WARPS - 1].count - 1, 0);
-    columns<D, N> s;
-    int limit[N][2];
+__device__ __forceinline__ float2 unpacked(uint32_t v)
+{
+    return __bfloat1622float2(*(const __nv_bfloat162 *)&v);
+}
 
-    blocks<D> list;
-    list.open(a, t.row, true);
-    auto ask = [&](int first) {
-        request<D, PROMPT_WARPS * 32>(kv[first / SUB_TOKENS % PROMPT_STAGES],
-                                      first <= end ? list.at(a, first, kv_head) : NULL, threadIdx.x);
-    };
-    ask(0);
-    ask(SUB_TOKENS);
+/* Sixteen columns against all positions, one warp; a column is a row of the products' fragments.
+ * Lane l has columns g and g + 8, g = l / 4; c = l % 4. */
+template <int D> struct queries {
+    uint32_t q[D / 16][4];
+    float o[D / 8][4];
+    float m[2], l[2]; /* of columns g, g + 8: running maximum, as in columns, and the lane's part of the sum */
+    int limit[2];     /* last position that the column sees */
+
+    /* Column 0 or 1 of the lane: query head at `from`, turned and scaled for position pos. */
+    __device__ __forceinline__ void load(const attention &a, int i, const bf16 *from, int pos)
+    {
+        const int c = threadIdx.x % 4;
+        float v[D / 8][2], sum = 0;
+
 #pragma unroll
-    for (int n = 0; n < N; n++) {
-        const int token = (n * 8 + g) / width, h = (n * 8 + g) % width;
-        const bool is_used = token < t.count && h < n_heads;
-        const bf16 *from = q + ((size_t)(t.slot + token) * a.heads + kv_head * group + h0 + h) * D + c * 2;
+        for (int b = 0; b < D / 8; b++) {
+            const float2 f = unpacked(*(const uint32_t *)(from + b * 8 + c * 2));
+            v[b][0] = f.x, v[b][1] = f.y;
+        }
+#pragma unroll
+        for (int b = 0; b < D / 16; b++) {
+            const float4 turn = *(const float4 *)(a.rope + ((size_t)pos * (D / 2) + b * 8 + c * 2) * 2);
+            const float lo[2] = {v[b][0], v[b][1]}, hi[2] = {v[b + D / 16][0], v[b + D / 16][1]};
+            v[b][0] = lo[0] * turn.x - hi[0] * turn.y;
+            v[b][1] = lo[1] * turn.z - hi[1] * turn.w;
+            v[b + D / 16][0] = hi[0] * turn.x + lo[0] * turn.y;
+            v[b + D / 16][1] = hi[1] * turn.z + lo[1] * turn.w;
+        }
+        if (a.q_norm) {
+#pragma unroll
+            for (int b = 0; b < D / 8; b++)
+                sum += v[b][0] * v[b][0] + v[b][1] * v[b][1];
+            sum += __shfl_xor_sync(0xffffffff, sum, 1);
+            sum += __shfl_xor_sync(0xffffffff, sum, 2);
+            const float scale = rsqrtf(sum / D + a.eps);
+#pragma unroll
+            for (int b = 0; b < D / 8; b++) {
+                const float2 w = unpacked(*(const uint32_t *)(a.q_norm + b * 8 + c * 2));
+                v[b][0] *= scale * w.x;
+                v[b][1] *= scale * w.y;
+            }
+        }
+#pragma unroll
+        for (int b = 0; b < D / 8; b++)
+            q[b / 2][b % 2 * 2 + i] = pack2(v[b][0], v[b][1]);
+    }
+
+    __device__ __forceinline__ void clear()
+    {
+#pragma unroll
+        for (int p = 0; p < D / 8; p++)
+            o[p][0] = o[p][1] = o[p][2] = o[p][3] = 0;
+        m[0] = m[1] = -CUDART_INF_F;
+        l[0] = l[1] = 0;
+    }
+
+    /* at: two sub-blocks, the first one's positions from `first` on.  all_see: the last position that every column sees;
+     * last: the last that any does; what lies behind it may be anything, not a number included. */
+    __device__ __forceinline__ void attend(uint32_t at, int first, int all_see, int last, float scale)
+    {
+        constexpr int SUB_BYTES = SUB_TOKENS * D * 4, BLOCKS = PROMPT_CHUNK / 8;
+        const int lane = threadIdx.x % 32, c = lane % 4;
+        const int half = lane / 8 % 2, far_half = lane / 16, r = lane % 8; /* of ldmatrix's addresses; r: swizzle too */
+        const uint32_t k_at = at + (far_half * 8 + r) * (D * 2) + ((half ^ r) << 4);
+        const uint32_t v_at = at + (SUB_TOKENS + half * 8 + r) * (D * 2) + ((far_half ^ r) << 4);
+        float s[BLOCKS][4], keep[2];
+
+#pragma unroll
+        for (int n = 0; n < BLOCKS; n++)
+            s[n][0] = s[n][1] = s[n][2] = s[n][3] = 0;
 #pragma unroll
         for (int b = 0; b < D / 16; b++)
 #pragma unroll
-            for (int i = 0; i < 2; i++)
-                s.q[n][b][i] = is_used ? *(const uint32_t *)(from + b * 16 + i * 8) : 0;
+            for (int n = 0; n < BLOCKS; n += 2) {
+                uint32_t k[4];
+                ldmatrix4(k, (k_at + n / 2 * SUB_BYTES) ^ (b << 5));
+                mma(s[n], q[b][0], q[b][1], q[b][2], q[b][3], k[0], k[1]);
+                mma(s[n + 1], q[b][0], q[b][1], q[b][2], q[b][3], k[2], k[3]);
+            }
+        if (first + PROMPT_CHUNK - 1 > all_see)
 #pragma unroll
-        for (int i = 0; i < 2; i++)
-            limit[n][i] = min(last, t.pos + (n * 8 + c * 2 + i) / width);
-    }
-    s.clear();
-    const float scale = LOG2_E * rsqrtf((float)D);
-    for (int first = 0; first <= end; first += SUB_TOKENS) {
-        asm volatile("cp.async.wait_group 1;" ::: "memory");
-        __syncthreads(); /* all have the sub-block, and are done with the one before, whose place is asked for now */
-        ask(first + 2 * SUB_TOKENS);
-        if (first <= last && t.count > 0) {
-            s.attend(kv[first / SUB_TOKENS % PROMPT_STAGES], first, limit, last, scale);
+            for (int n = 0; n < BLOCKS; n++)
+#pragma unroll
+                for (int i = 0; i < 4; i++)
+                    if (first + n * 8 + c * 2 + i % 2 > limit[i / 2])
+                        s[n][i] = -CUDART_INF_F;
+#pragma unroll
+        for (int i = 0; i < 2; i++) {
+            float most = s[0][i * 2];
+#pragma unroll
+            for (int n = 0; n < BLOCKS; n++)
+                most = fmaxf(most, fmaxf(s[n][i * 2], s[n][i * 2 + 1]));
+            most = fmaxf(most, __shfl_xor_sync(0xffffffff, most, 1));
+            most = fmaxf(most, __shfl_xor_sync(0xffffffff, most, 2));
+            most = fmaxf(most * scale, m[i]);
+            keep[i] = exp2_fast(m[i] - most);
+            m[i] = most;
+            l[i] *= keep[i];
+#pragma unroll
+            for (int n = 0; n < BLOCKS; n++)
+#pragma unroll
+                for (int x = i * 2; x < i * 2 + 2; x++) {
+                    s[n][x] = exp2_fast(s[n][x] * scale - most);
+                    l[i] += s[n][x];
+                }
+        }
+        if (__any_sync(0xffffffff, keep[0] != 1.0f || keep[1] != 1.0f)) /* a new maximum: rare after the first ones */
+#pragma unroll
+            for (int p = 0; p < D / 8; p++)
+                o[p][0] *= keep[0], o[p][1] *= keep[0], o[p][2] *= keep[1], o[p][3] *= keep[1];
+#pragma unroll
+        for (int n = 0; n < BLOCKS; n += 2) {
+            const int t = first + n * 8 + c * 2;
+            const uint32_t a0 = pack2(s[n][0], s[n][1]), a1 = pack2(s[n][2], s[n][3]);
+            const uint32_t a2 = pack2(s[n + 1][0], s[n + 1][1]), a3 = pack2(s[n + 1][2], s[n + 1][3]);
+            const bool is_whole = first + n * 8 + SUB_TOKENS - 1 <= last; /* 0 times not-a-number is not 0 */
+            const uint32_t near = (t <= last ? 0xffffu : 0) | (t + 1 <= last ? 0xffff0000u : 0);
+            const uint32_t far = (t + 8 <= last ? 0xffffu : 0) | (t + 9 <= last ? 0xffff0000u : 0);
+#pragma unroll
+            for (int p = 0; p < D / 16; p++) {
+                uint32_t v[4];
+                ldmatrix4_transposed(v, (v_at + n / 2 * SUB_BYTES) ^ (p << 5));
+                if (!is_whole)
+                    v[0] &= near, v[1] &= far, v[2] &= near, v[3] &= far;
+                mma(o[p * 2], a0, a1, a2, a3, v[0], v[1]);
+                mma(o[p * 2 + 1], a0, a1, a2, a3, v[2], v[3]);
+            }
         }
     }
+
+    /* The outputs, to 16 rows of shared memory, chunks of 16 bytes exchanged by the row's last three bits. */
+    __device__ __forceinline__ void finish(char *to)
+    {
+        const int lane = threadIdx.x % 32, g = lane / 4, c = lane % 4;
+
+#pragma unroll
+        for (int i = 0; i < 2; i++) {
+            l[i] += __shfl_xor_sync(0xffffffff, l[i], 1);
+            l[i] += __shfl_xor_sync(0xffffffff, l[i], 2);
+            const float f = 1.0f / l[i];
+#pragma unroll
+            for (int p = 0; p < D / 8; p++)
+                *(uint32_t *)(to + (g + i * 8) * (D * 2) + ((p ^ g) << 4) + c * 4) =
+                    pack2(o[p][i * 2] * f, o[p][i * 2 + 1] * f);
+        }
+    }
+};
+
+/* A block's tiles are of one row: all its warps go through the row's positions together. */
+template <int D>
+__global__ __launch_bounds__(PROMPT_WARPS * 32, 3) void attention_prompt_kernel(const attention a, const bf16 *sums,
+                                                                                int ld, const query_tile *tiles,
+                                                                                bf16 *out, int out_cap)
+{
+    constexpr int SUB_BYTES = SUB_TOKENS * D * 4, BYTES = PROMPT_CHUNK * D * 4;
+    __shared__ __align__(1024) char kv[PROMPT_STAGES][BYTES];
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, g = lane / 4;
+    const int group = a.heads / a.kv_heads, groups = (group + PROMPT_COLUMNS - 1) / PROMPT_COLUMNS;
+    const int kv_head = blockIdx.x / groups, h0 = blockIdx.x % groups * PROMPT_COLUMNS;
+    const int width = min(group, PROMPT_COLUMNS); /* columns of a token */
+    const int n_heads = min(width, group - h0), first_head = kv_head * group + h0;
+    const int per_width = (255 + width) / width; /* i / width is i * per_width / 256 for i < 16 */
+
+    const query_tile *block = tiles + blockIdx.y * PROMPT_WARPS;
+    const query_tile t = block[warp];
+    const int last = t.pos + t.count - 1, end = block[PROMPT_WARPS - 1].pos + max(block[PROMPT_WARPS - 1].count - 1, 0);
+    queries<D> s;
+    blocks<D> list;
+
+    /* the queries are older than the kernel before this one, which puts keys and values away (launch.cuh) */
+    list.open(a, t.row, true);
+#pragma unroll
+    for (int i = 0; i < 2; i++) {
+        const int column = g + i * 8, of_tile = column * per_width >> 8;
+        const int token = min(of_tile, max(t.count - 1, 0)), h = min(column - of_tile * width, n_heads - 1);
+        s.limit[i] = t.pos + token;
+        s.load(a, i, sums + (size_t)(t.slot + token) * ld + (first_head + h) * D, s.limit[i]);
+    }
+    s.clear();
+    grid_wait();
+    grid_release();
+    auto ask = [&](int first) {
+        char *to = kv[first / PROMPT_CHUNK % PROMPT_STAGES];
+        for (int i = 0; i < PROMPT_CHUNK / SUB_TOKENS; i++) {
+            const int at = first + i * SUB_TOKENS;
+            request<D, PROMPT_WARPS * 32>(to + i * SUB_BYTES, at <= end ? list.at(a, at, kv_head) : NULL, threadIdx.x);
+        }
+    };
+    ask(0);
+    ask(PROMPT_CHUNK);
+    const float scale = LOG2_E * rsqrtf((float)D);
+    for (int first = 0; first <= end; first += PROMPT_CHUNK) {
+        asm volatile("cp.async.wait_group %0;" ::"n"(PROMPT_CHUNK / SUB_TOKENS) : "memory");
+        __syncthreads(); /* all have the chunk, and are done with the one before, whose place is asked for now */
+        ask(first + 2 * PROMPT_CHUNK);
+        if (first <= last && t.count > 0)
+            s.attend((uint32_t)__cvta_generic_to_shared(kv[first / PROMPT_CHUNK % PROMPT_STAGES]), first, t.pos, last,
+                     scale);
+    }
     asm volatile("cp.async.wait_group 0;" ::: "memory");
-    s.finish();
+    __syncthreads(); /* keys and values are done with: outputs take their place */
+    if (t.count == 0)
+        return;
+    char *mine = kv[0] + warp * (PROMPT_COLUMNS * D * 2);
+    s.finish(mine);
+    __syncwarp();
 #pragma unroll
-    for (int n = 0; n < N; n++) {
-        const float f0 = 1.0f / s.l[n][0], f1 = 1.0f / s.l[n][1];
-        const int token = (n * 8 + g) / width, h = (n * 8 + g) % width; /* the lane's column after the transpose */
-#pragma unroll
-        for (int p = 0; p < D / 16; p++)
-#pragma unroll
-            for (int r = 0; r < 2; r++) {
-                const uint32_t v = transposed(pack2(s.o[n][p][r * 2] * f0, s.o[n][p][r * 2 + 1] * f1));
-                if (token < t.count && h < n_heads)
-                    *(uint32_t *)(out + act_at(t.slot + token, (kv_head * group + h0 + h) * D + p * 16 + r * 8 + c * 2,
-                                               out_cap)) = v;
-            }
+    for (int i = 0; i < D / 16; i++) {
+        const int row = (i * 32 + lane) / (D / 8), chunk = (i * 32 + lane) % (D / 8);
+        const int token = row * per_width >> 8, h = row - token * width;
+        if (token < t.count && h < n_heads)
+            *(uint4 *)(out + act_at(t.slot + token, (first_head + h) * D + chunk * 8, out_cap)) =
+                *(const uint4 *)(mine + row * (D * 2) + ((chunk ^ (row & 7)) << 4));
     }
 }
 
@@ -563,15 +728,16 @@ enum err_code attention_decode(const struct attention *a, const struct qkv_parts
                        : run_decode<64>(a, p, row, pos, slots, out, out_cap, g, e);
 }
 
-enum err_code rope_append(const struct attention *a, const struct qkv_parts *p, const int *row, const int *pos,
-                          int tokens, bf16 *q, const struct gpu *g, struct err *e)
+enum err_code attention_append(const struct attention *a, const bf16 *sums, int ld, const int *row, const int *pos,
+                               int tokens, const struct gpu *g, struct err *e)
 {
-    const dim3 grid(tokens);
+    const int each = APPEND_WARPS * APPEND_HEADS;
+    const dim3 grid((tokens * 2 * a->kv_heads + each - 1) / each);
 
-    return a->d == 128 ? launch(g, "rope_append", rope_append_kernel<128>, grid, ROPE_WARPS * 32, 0, true, e, *a, *p,
-                                row, pos, q)
-                       : launch(g, "rope_append", rope_append_kernel<64>, grid, ROPE_WARPS * 32, 0, true, e, *a, *p,
-                                row, pos, q);
+    return a->d == 128 ? launch(g, "append", append_kernel<128>, grid, APPEND_WARPS * 32, 0, true, e, *a, sums, ld, row,
+                                pos, tokens)
+                       : launch(g, "append", append_kernel<64>, grid, APPEND_WARPS * 32, 0, true, e, *a, sums, ld, row,
+                                pos, tokens);
 }
 
 int attention_tile_tokens(const struct attention *a)
@@ -581,14 +747,14 @@ int attention_tile_tokens(const struct attention *a)
     return group >= PROMPT_COLUMNS ? 1 : PROMPT_COLUMNS / group;
 }
 
-enum err_code attention_prompt(const struct attention *a, const bf16 *q, const struct query_tile *tiles, int n_tiles,
-                               bf16 *out, int out_cap, const struct gpu *g, struct err *e)
+enum err_code attention_prompt(const struct attention *a, const bf16 *sums, int ld, const struct query_tile *tiles,
+                               int n_tiles, bf16 *out, int out_cap, const struct gpu *g, struct err *e)
 {
     const int groups = (a->heads / a->kv_heads + PROMPT_COLUMNS - 1) / PROMPT_COLUMNS;
     const dim3 grid(a->kv_heads * groups, n_tiles / ATTENTION_TILES); /* heads first: a block of the cache as a whole */
 
     return a->d == 128 ? launch(g, "attention_prompt", attention_prompt_kernel<128>, grid, PROMPT_WARPS * 32, 0, true,
-                                e, *a, q, tiles, out, out_cap)
+                                e, *a, sums, ld, tiles, out, out_cap)
                        : launch(g, "attention_prompt", attention_prompt_kernel<64>, grid, PROMPT_WARPS * 32, 0, true, e,
-                                *a, q, tiles, out, out_cap);
+                                *a, sums, ld, tiles, out, out_cap);
 }

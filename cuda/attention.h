@@ -39,19 +39,22 @@ MUST_CHECK enum err_code attention_decode(const struct attention *a, const struc
                                           const int *pos, int slots, bf16 *out, int out_cap, const struct gpu *g,
                                           struct err *e);
 
-/* Prompt tokens: q [tokens, heads*d] bf16 row-major is written, k and v go to the cache. */
-MUST_CHECK enum err_code rope_append(const struct attention *a, const struct qkv_parts *p, const int *row,
-                                     const int *pos, int tokens, bf16 *q, const struct gpu *g, struct err *e);
+/* Prompt tokens, from their q/k/v sums [tokens, ld] (bf16, columns as in qkv_parts): k and v go to the cache.  Nothing
+ * may come between this and attention_prompt() of the same tokens, which reads the sums before this is done. */
+MUST_CHECK enum err_code attention_append(const struct attention *a, const bf16 *sums, int ld, const int *row,
+                                          const int *pos, int tokens, const struct gpu *g, struct err *e);
 
 /* A tile: count tokens of one row, side by side: slots slot.., positions pos..  Tiles come in blocks of ATTENTION_TILES,
- * all of one row, positions rising; a block is filled up with tiles of count 0, whose pos is the row's last one. */
+ * all of one row, positions rising; a block is filled up with tiles of count 0, whose pos is the row's last one.  Blocks are started in
+ * their order: late positions, which have more to do, should come first. */
 enum { ATTENTION_TILES = 4 };
 struct query_tile {
     int slot, count, row, pos;
 };
 int attention_tile_tokens(const struct attention *a); /* most tokens of a tile */
-MUST_CHECK enum err_code attention_prompt(const struct attention *a, const bf16 *q, const struct query_tile *tiles,
-                                          int n_tiles, bf16 *out, int out_cap, const struct gpu *g, struct err *e);
+MUST_CHECK enum err_code attention_prompt(const struct attention *a, const bf16 *sums, int ld,
+                                          const struct query_tile *tiles, int n_tiles, bf16 *out, int out_cap,
+                                          const struct gpu *g, struct err *e);
 
 #ifdef __cplusplus
 }

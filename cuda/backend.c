@@ -8,8 +8,8 @@
  *
  * What a row computes depends on its own tokens and lengths alone, not on the bucket, the other rows, or how its prompt
  * was cut.  One thing is not bitwise the same: keys and values of tokens that were decoded (kernels that split their
- * sums) and of the same tokens fed again as a prompt after the row was put back (kernels that do not); they agree to
- * rounding.  info.decode_rounds tells the engine, which then shares the blocks of prompts alone.
+ * sums) and of the same tokens fed again as a prompt after the row was put back (kernels that do not, and round them);
+ * they agree to rounding.  info.decode_rounds tells the engine, which then shares the blocks of prompts alone.
  *
  * Row places.  Decoding rows have the places 0..slots of the logits, prompts that end the ones behind. */
 #include "cuda/ceiling.h"
@@ -481,17 +481,35 @@ static enum err_code cuda_copy_block(struct backend *b, int src, int dst, int n,
 
 /* --- steps --- */
 
-static int add_tiles(struct backend *b, struct turn *t, int row, int pos, int n, int slot)
+/* A block of tiles: tokens i.. of a feed (row, first position, count, first slot). */
+static void add_block(struct turn *t, const int *feed, int i, int each)
 {
-    const struct attention shape = {.heads = b->f.d.heads, .kv_heads = b->f.d.kv_heads};
-    const int each = attention_tile_tokens(&shape);
-    int tiles = 0;
-
-    for (int i = 0; i < n || tiles % ATTENTION_TILES != 0; i += each, tiles++) {
-        const int left = i < n ? n - i : 0; /* none: only to fill the block */
-        const int32_t tile[4] = {slot + (left ? i : 0), left < each ? left : each, row, pos + (left ? i : n - 1)};
+    for (int k = 0; k < ATTENTION_TILES; k++, i += each) {
+        const int left = i < feed[2] ? feed[2] - i : 0; /* none: only to fill the block */
+        const int32_t tile[4] = {feed[3] + (left ? i : 0), left < each ? left : each, feed[0],
+                                 feed[1] + (left ? i : feed[2] - 1)};
         (void)append(t, tile, 4); /* they follow each other: the first one's place is the list's */
     }
+}
+
+/* All feeds' tiles, blocks at late positions first. */
+static int add_tiles(struct backend *b, struct turn *t, const int *feeds, int n)
+{
+    const struct attention shape = {.heads = b->f.d.heads, .kv_heads = b->f.d.kv_heads};
+    const int each = attention_tile_tokens(&shape), width = each * ATTENTION_TILES;
+    int end = 0, tiles = 0;
+
+    for (int f = 0; f < n; f++)
+        end = feeds[f * 4 + 1] + feeds[f * 4 + 2] > end ? feeds[f * 4 + 1] + feeds[f * 4 + 2] : end;
+    for (int at = end / width * width; at >= 0; at -= width)
+        for (int f = 0; f < n; f++) {
+            const int *feed = feeds + f * 4, ahead = at - feed[1];
+            const int i = ahead > 0 ? (ahead + width - 1) / width * width : 0; /* the first block from `at` on */
+            if (i < feed[2] && feed[1] + i >= at && feed[1] + i < at + width) {
+                add_block(t, feed, i, each);
+                tiles += ATTENTION_TILES;
+            }
+        }
     return tiles;
 }
 
@@ -519,11 +537,7 @@ static enum err_code write_step(struct backend *b, struct turn *t, const struct 
         return err_set(e, ERR_DEVICE, ERR_STOP, "cuda: a step of %d prompt tokens, at most %d are possible", *tokens,
                        b->f.step_tokens);
     o->tiles = t->used;
-    for (int i = 0, f = 0; i < n; i++)
-        if (rows[i].n_tokens > 0) {
-            const int *feed = t->buffer + o->feeds + f++ * 4;
-            o->n_tiles += add_tiles(b, t, feed[0], feed[1], feed[2], feed[3]);
-        }
+    o->n_tiles = add_tiles(b, t, t->buffer + o->feeds, o->n_feeds);
     return ERR_OK;
 }
 

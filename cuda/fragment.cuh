@@ -32,6 +32,14 @@ __device__ __forceinline__ void ldmatrix4_transposed(uint32_t (&r)[4], uint32_t 
                  : "memory");
 }
 
+/* Compute capability 9.0 and later.  Four 8 x 8 matrices into shared memory, each transposed: lane l gives the address of row l % 8 of matrix l / 8 there. */
+__device__ __forceinline__ void stmatrix4_transposed(uint32_t at, const uint32_t (&r)[4])
+{
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(at), "r"(r[0]),
+                 "r"(r[1]), "r"(r[2]), "r"(r[3])
+                 : "memory");
+}
+
 /* The transpose of an 8 x 8 matrix of 16-bit elements that the warp holds two a lane. */
 __device__ __forceinline__ uint32_t transposed(uint32_t v)
 {

@@ -91,8 +91,30 @@ __global__ __launch_bounds__(THREADS) void embed_norm_kernel(float *x, bf16 *y, 
     put_norm<CHUNKS>(v, y, row, cap, weights, eps, hidden);
 }
 
-template <int CHUNKS>
-__global__ __launch_bounds__(THREADS) void residual_norm_kernel(float *x, const float *part, int splits, int part_cap,
+/* Eight columns of a part of a sum, added to v. */
+__device__ __forceinline__ void add_part(float (&v)[8], const float *part)
+{
+    const float4 a = ((const float4 *)part)[0], b = ((const float4 *)part)[1];
+
+    v[0] += a.x, v[1] += a.y, v[2] += a.z, v[3] += a.w;
+    v[4] += b.x, v[5] += b.y, v[6] += b.z, v[7] += b.w;
+}
+
+__device__ __forceinline__ void add_part(float (&v)[8], const bf16 *part)
+{
+    const uint4 a = *(const uint4 *)part;
+    const uint32_t pairs[4] = {a.x, a.y, a.z, a.w};
+
+#pragma unroll
+    for (int j = 0; j < 4; j++) {
+        const float2 f = __bfloat1622float2(*(const __nv_bfloat162 *)&pairs[j]);
+        v[2 * j] += f.x;
+        v[2 * j + 1] += f.y;
+    }
+}
+
+template <int CHUNKS, typename PART>
+__global__ __launch_bounds__(THREADS) void residual_norm_kernel(float *x, const PART *part, int splits, int part_cap,
                                                                 int ld, bf16 *y, int cap, int first, const int *pick,
                                                                 const bf16 *w, float eps, int hidden)
 {
@@ -121,12 +143,8 @@ __global__ __launch_bounds__(THREADS) void residual_norm_kernel(float *x, const 
         if (col >= hidden)
             continue;
 #pragma unroll 4
-        for (int s = 0; s < splits; s++) {
-            const float4 *p = (const float4 *)(part + ((size_t)s * part_cap + row) * ld + col);
-            const float4 pa = p[0], pb = p[1];
-            v[i][0] += pa.x, v[i][1] += pa.y, v[i][2] += pa.z, v[i][3] += pa.w;
-            v[i][4] += pb.x, v[i][5] += pb.y, v[i][6] += pb.z, v[i][7] += pb.w;
-        }
+        for (int s = 0; s < splits; s++)
+            add_part(v[i], part + ((size_t)s * part_cap + row) * ld + col);
         const float4 a = old[i][0], b = old[i][1];
         v[i][0] += a.x, v[i][1] += a.y, v[i][2] += a.z, v[i][3] += a.w;
         v[i][4] += b.x, v[i][5] += b.y, v[i][6] += b.z, v[i][7] += b.w;
@@ -166,22 +184,36 @@ enum err_code embed_norm(float *x, bf16 *y, int cap, const struct matrix *table,
     }
 }
 
-template <int CHUNKS>
-static enum err_code run_residual(float *x, const float *part, int splits, int part_cap, int ld, bf16 *y, int cap,
+template <int CHUNKS, typename PART>
+static enum err_code run_chunks(float *x, const PART *part, int splits, int part_cap, int ld, bf16 *y, int cap,
+                                int first, const int *pick, int rows, const struct norm *n, const struct gpu *g,
+                                struct err *e)
+{
+    return launch(g, "residual_norm", residual_norm_kernel<CHUNKS, PART>, dim3(rows), THREADS, 0, true, e, x, part,
+                  splits, part_cap, ld, y, cap, first, pick, n->w, n->eps, n->hidden);
+}
+
+template <typename PART>
+static enum err_code run_residual(float *x, const PART *part, int splits, int part_cap, int ld, bf16 *y, int cap,
                                   int first, const int *pick, int rows, const struct norm *n, const struct gpu *g,
                                   struct err *e)
 {
-    return launch(g, "residual_norm", residual_norm_kernel<CHUNKS>, dim3(rows), THREADS, 0, true, e, x, part, splits,
-                  part_cap, ld, y, cap, first, pick, n->w, n->eps, n->hidden);
+    switch (chunks_of(n->hidden)) {
+    case 1: return run_chunks<1>(x, part, splits, part_cap, ld, y, cap, first, pick, rows, n, g, e);
+    case 2: return run_chunks<2>(x, part, splits, part_cap, ld, y, cap, first, pick, rows, n, g, e);
+    case 4: return run_chunks<4>(x, part, splits, part_cap, ld, y, cap, first, pick, rows, n, g, e);
+    default: return run_chunks<8>(x, part, splits, part_cap, ld, y, cap, first, pick, rows, n, g, e);
+    }
 }
 
 enum err_code residual_norm(float *x, const float *part, int splits, int part_cap, int ld, bf16 *y, int cap, int first,
                             const int *pick, int rows, const struct norm *n, const struct gpu *g, struct err *e)
 {
-    switch (chunks_of(n->hidden)) {
-    case 1: return run_residual<1>(x, part, splits, part_cap, ld, y, cap, first, pick, rows, n, g, e);
-    case 2: return run_residual<2>(x, part, splits, part_cap, ld, y, cap, first, pick, rows, n, g, e);
-    case 4: return run_residual<4>(x, part, splits, part_cap, ld, y, cap, first, pick, rows, n, g, e);
-    default: return run_residual<8>(x, part, splits, part_cap, ld, y, cap, first, pick, rows, n, g, e);
-    }
+    return run_residual(x, part, splits, part_cap, ld, y, cap, first, pick, rows, n, g, e);
+}
+
+enum err_code residual_norm_rounded(float *x, const bf16 *sums, int ld, bf16 *y, int cap, int first, const int *pick,
+                                    int rows, const struct norm *n, const struct gpu *g, struct err *e)
+{
+    return run_residual(x, sums, 1, 0, ld, y, cap, first, pick, rows, n, g, e);
 }

@@ -28,6 +28,11 @@ MUST_CHECK enum err_code residual_norm(float *x, const float *part, int splits, 
                                        int first, const int *pick, int rows, const struct norm *n, const struct gpu *g,
                                        struct err *e);
 
+/* The same of whole sums [.., ld] in bf16, as prompts have them. */
+MUST_CHECK enum err_code residual_norm_rounded(float *x, const bf16 *sums, int ld, bf16 *y, int cap, int first,
+                                               const int *pick, int rows, const struct norm *n, const struct gpu *g,
+                                               struct err *e);
+
 #ifdef __cplusplus
 }
 #endif

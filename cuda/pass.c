@@ -42,7 +42,7 @@ static size_t most(size_t a, size_t b)
     return a > b ? a : b;
 }
 
-/* Parts of sums: rows that decode leave `splits` of them, prompts one. */
+/* Parts of sums: rows that decode leave `splits` of them in f32, prompts one in bf16. */
 static size_t part_floats(const struct pass *f)
 {
     const struct layer *l = &f->w->layers[0];
@@ -52,7 +52,7 @@ static size_t part_floats(const struct pass *f)
     for (int i = 0; i < 3; i++) {
         const size_t ld = (size_t)matrix_ld(all[i]), splits = (size_t)all[i]->splits;
         n = most(n, splits * (size_t)f->rows * ld);
-        n = most(n, (size_t)f->step_tokens * ld);
+        n = most(n, (size_t)f->step_tokens * ld / 2);
     }
     return n;
 }
@@ -74,7 +74,6 @@ static void place_all(struct pass *f, char *base)
     f->attended = take_packed(base, &used, f->cap, d->heads * d->head_dim);
     f->inner = take_packed(base, &used, f->cap, d->inter);
     f->head_in = take_packed(base, &used, f->head_cap, d->hidden);
-    f->q = take(base, &used, (size_t)f->step_tokens * (size_t)(d->heads * d->head_dim) * sizeof(bf16));
 
     f->table.state = take(base, &used, (size_t)f->rows * sizeof(struct row_state));
     f->table.tables = take(base, &used, (size_t)f->rows * (size_t)f->table.max_blocks * sizeof(int));
@@ -159,61 +158,79 @@ static struct norm norm_of(const struct pass *f, const bf16 *w)
     return (struct norm){w, f->d.norm_eps, f->d.hidden};
 }
 
-/* One layer up to the sums of its down product; tiles < 0: rows that decode. */
-static enum err_code layer_run(const struct pass *f, int layer, int rows, int tiles, struct err *e)
+/* One layer of rows that decode, up to the parts of its down product. */
+static enum err_code layer_decode(const struct pass *f, int layer, int rows, struct err *e)
 {
     const struct layer *l = &f->w->layers[layer];
     const struct attention a = attention_of(f, layer);
     const struct norm post = norm_of(f, l->post_norm);
-    const bool is_decode = tiles < 0;
-    const struct qkv_parts parts = {f->part, is_decode ? l->qkv.splits : 1, rows, matrix_ld(&l->qkv)};
-    const int o_splits = is_decode ? l->o.splits : 1, down_splits = is_decode ? l->down.splits : 1;
+    const struct qkv_parts parts = {f->part, l->qkv.splits, rows, matrix_ld(&l->qkv)};
     enum err_code rc;
 
-    if ((rc = product_sums(&l->qkv, f->normed, f->cap, rows, parts.splits, f->part, rows, f->g, e)) != ERR_OK)
-        return rc;
-    if (is_decode) {
-        rc = attention_decode(&a, &parts, f->lists.row, f->lists.pos, rows, f->attended, f->cap, f->g, e);
-    } else {
-        rc = rope_append(&a, &parts, f->lists.feed_row, f->lists.feed_pos, rows, f->q, f->g, e);
-        if (rc == ERR_OK)
-            rc = attention_prompt(&a, f->q, f->lists.tiles, tiles, f->attended, f->cap, f->g, e);
-    }
-    if (rc != ERR_OK ||
-        (rc = product_sums(&l->o, f->attended, f->cap, rows, o_splits, f->part, rows, f->g, e)) != ERR_OK ||
-        (rc = residual_norm(f->x, f->part, o_splits, rows, matrix_ld(&l->o), f->normed, f->cap, 0, NULL, rows, &post,
+    if ((rc = product_sums(&l->qkv, f->normed, f->cap, rows, parts.splits, f->part, rows, f->g, e)) != ERR_OK ||
+        (rc = attention_decode(&a, &parts, f->lists.row, f->lists.pos, rows, f->attended, f->cap, f->g, e)) != ERR_OK ||
+        (rc = product_sums(&l->o, f->attended, f->cap, rows, l->o.splits, f->part, rows, f->g, e)) != ERR_OK ||
+        (rc = residual_norm(f->x, f->part, l->o.splits, rows, matrix_ld(&l->o), f->normed, f->cap, 0, NULL, rows, &post,
                             f->g, e)) != ERR_OK ||
         (rc = product_swiglu(&l->gate_up, f->normed, f->cap, rows, f->inner, f->cap, f->g, e)) != ERR_OK)
         return rc;
-    return product_sums(&l->down, f->inner, f->cap, rows, down_splits, f->part, rows, f->g, e);
+    return product_sums(&l->down, f->inner, f->cap, rows, l->down.splits, f->part, rows, f->g, e);
 }
 
+/* One layer of prompt tokens: its sums are whole and rounded. */
+static enum err_code layer_prompt(const struct pass *f, int layer, int rows, int tiles, struct err *e)
+{
+    const struct layer *l = &f->w->layers[layer];
+    const struct attention a = attention_of(f, layer);
+    const struct norm post = norm_of(f, l->post_norm);
+    const int ld = matrix_ld(&l->qkv);
+    bf16 *sums = (bf16 *)f->part;
+    enum err_code rc;
+
+    if ((rc = product_rounded(&l->qkv, f->normed, f->cap, rows, sums, f->g, e)) != ERR_OK ||
+        (rc = attention_append(&a, sums, ld, f->lists.feed_row, f->lists.feed_pos, rows, f->g, e)) != ERR_OK ||
+        (rc = attention_prompt(&a, sums, ld, f->lists.tiles, tiles, f->attended, f->cap, f->g, e)) != ERR_OK ||
+        (rc = product_rounded(&l->o, f->attended, f->cap, rows, sums, f->g, e)) != ERR_OK ||
+        (rc = residual_norm_rounded(f->x, sums, matrix_ld(&l->o), f->normed, f->cap, 0, NULL, rows, &post, f->g, e)) !=
+            ERR_OK ||
+        (rc = product_swiglu(&l->gate_up, f->normed, f->cap, rows, f->inner, f->cap, f->g, e)) != ERR_OK)
+        return rc;
+    return product_rounded(&l->down, f->inner, f->cap, rows, sums, f->g, e);
+}
+
+/* Adds what layer's down product left of `rows` rows (pick: which) to the residual; the norm goes to y[first..]. */
+static enum err_code add_down(const struct pass *f, int layer, int part_rows, const int *pick, int rows, bool is_prompt,
+                              const bf16 *norm_w, bf16 *y, int cap, int first, struct err *e)
+{
+    const struct matrix *down = &f->w->layers[layer].down;
+    const struct norm n = norm_of(f, norm_w);
+
+    return is_prompt ? residual_norm_rounded(f->x, (const bf16 *)f->part, matrix_ld(down), y, cap, first, pick, rows,
+                                             &n, f->g, e)
+                     : residual_norm(f->x, f->part, down->splits, part_rows, matrix_ld(down), y, cap, first, pick, rows,
+                                     &n, f->g, e);
+}
+
+/* tiles < 0: rows that decode. */
 static enum err_code layers_run(const struct pass *f, const int *token, int rows, int tiles, struct err *e)
 {
     const struct norm first = norm_of(f, f->w->layers[0].input_norm);
     enum err_code rc = embed_norm(f->x, f->normed, f->cap, &f->w->embed, token, rows, &first, f->g, e);
 
     for (int i = 0; i < f->d.layers && rc == ERR_OK; i++) {
-        const struct matrix *down = &f->w->layers[i].down;
-        rc = layer_run(f, i, rows, tiles, e);
-        if (rc == ERR_OK && i + 1 < f->d.layers) {
-            const struct norm next = norm_of(f, f->w->layers[i + 1].input_norm);
-            rc = residual_norm(f->x, f->part, tiles < 0 ? down->splits : 1, rows, matrix_ld(down), f->normed, f->cap, 0,
-                               NULL, rows, &next, f->g, e);
-        }
+        rc = tiles < 0 ? layer_decode(f, i, rows, e) : layer_prompt(f, i, rows, tiles, e);
+        if (rc == ERR_OK && i + 1 < f->d.layers)
+            rc = add_down(f, i, rows, NULL, rows, tiles >= 0, f->w->layers[i + 1].input_norm, f->normed, f->cap, 0, e);
     }
     return rc;
 }
 
 /* The last layer's residual and the final norm, of `rows` rows (pick: which), to head_in[place..]. */
 static enum err_code finish_rows(const struct pass *f, int part_rows, const int *pick, int rows, int place,
-                                 bool is_split, struct err *e)
+                                 bool is_prompt, struct err *e)
 {
-    const struct matrix *down = &f->w->layers[f->d.layers - 1].down;
-    const struct norm last = norm_of(f, f->w->norm);
-
-    return residual_norm(f->x, f->part, is_split ? down->splits : 1, part_rows, matrix_ld(down), f->head_in,
-                         f->head_cap, place, pick, rows, &last, f->g, e);
+    return add_down(f, f->d.layers - 1, part_rows, pick, rows, is_prompt, f->w->norm, f->head_in, f->head_cap, place,
+                    e);
 }
 
 enum err_code pass_prompt(const struct pass *f, int tokens, int tiles, int picks, int first_place, struct err *e)
@@ -221,7 +238,7 @@ enum err_code pass_prompt(const struct pass *f, int tokens, int tiles, int picks
     enum err_code rc = layers_run(f, f->lists.feed_token, tokens, tiles, e);
 
     if (rc == ERR_OK && picks > 0)
-        rc = finish_rows(f, tokens, f->lists.pick, picks, first_place, false, e);
+        rc = finish_rows(f, tokens, f->lists.pick, picks, first_place, true, e);
     return rc;
 }
 
@@ -229,7 +246,7 @@ enum err_code pass_decode(const struct pass *f, int slots, struct err *e)
 {
     enum err_code rc = layers_run(f, f->lists.token, slots, -1, e);
 
-    return rc == ERR_OK ? finish_rows(f, slots, NULL, slots, 0, true, e) : rc;
+    return rc == ERR_OK ? finish_rows(f, slots, NULL, slots, 0, false, e) : rc;
 }
 
 enum err_code pass_head(const struct pass *f, int places, struct err *e)

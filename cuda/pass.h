@@ -1,5 +1,6 @@
 /* pass.h -- the order of the kernels: a forward pass over prompt tokens, one over rows that decode, head and sampling.
- *   x [rows, hidden] f32 is the residual stream; each product leaves parts of its sums, which the kernel after it adds:
+ *   x [rows, hidden] f32 is the residual stream; each product leaves parts of its sums, which the kernel after it adds
+ *   (prompts: the whole sum, rounded to bf16):
  *   embed+norm -> { q/k/v -> RoPE, norm, append, attention -> o -> residual+norm -> gate/up, SwiGLU -> down ->
  *   residual+norm } per layer -> head -> sample.  Seven launches a layer for rows that decode, eight for prompts.
  * Owns:   the workspace and the KV cache, one allocation each.
@@ -24,7 +25,7 @@ struct pass {
 
     float *x, *part, *logits, *group_max, *rope;
     float2 *group_sum;
-    bf16 *normed, *attended, *inner, *q, *head_in;
+    bf16 *normed, *attended, *inner, *head_in;
     size_t part_floats;
     bf16 *kv;
     size_t layer_elems, block_elems;

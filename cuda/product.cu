@@ -9,12 +9,14 @@
 
 /* One launch.  Its work is units (row tile of W, split, tile of rows of x), counted with the rows of x fastest, so
  * that blocks that run together read the same weights. */
+enum product_out { OUT_SUMS, OUT_ROUNDED, OUT_SWIGLU };
+
 struct product_job {
     const char *w, *x;
     void *out;
     int m_tiles, k_blocks, splits;
     int x_cap, rows, n_tiles, out_cap;
-    bool swiglu;
+    product_out kind;
 };
 
 static const int W_TILE_BYTES = TILE_ELEMS * 2; /* 16 KiB */
@@ -58,6 +60,36 @@ __device__ __forceinline__ void put_swiglu(const product_job &job, const float (
         if (row < job.rows)
             *(uint32_t *)(out + act_at(row, m / 2 + lane % 4 * 2, job.out_cap)) = v;
     }
+}
+
+template <int BLOCKS>
+__device__ __forceinline__ void put_rounded(const product_job &job, const float (*d)[4], int m, int n)
+{
+    const int lane = threadIdx.x % 32;
+    const size_t ld = (size_t)job.m_tiles * TILE_M;
+    bf16 *out = (bf16 *)job.out + m + lane % 4 * 2;
+
+#pragma unroll
+    for (int j = 0; j < BLOCKS; j++) {
+        const uint32_t near = transposed(pack2(d[j][0], d[j][1])), far = transposed(pack2(d[j][2], d[j][3]));
+        const int row = n + j * 8 + lane / 4;
+        if (row < job.rows) {
+            *(uint32_t *)(out + row * ld) = near;
+            *(uint32_t *)(out + row * ld + 8) = far;
+        }
+    }
+}
+
+/* Sums as each kind of output wants them, straight from registers. */
+template <int BLOCKS>
+__device__ __forceinline__ void put(const product_job &job, const float (*d)[4], int m, int n, int split)
+{
+    if (job.kind == OUT_SUMS)
+        put_sums<BLOCKS>(job, d, m, n, split);
+    else if (job.kind == OUT_ROUNDED)
+        put_rounded<BLOCKS>(job, d, m, n);
+    else
+        put_swiglu<BLOCKS>(job, d, m, n);
 }
 
 /* --- compute capability 8.0 and later: cp.async, ldmatrix, m16n8k16 --- */
@@ -137,10 +169,7 @@ template <int BN> __global__ __launch_bounds__(MMA_THREADS) void product_mma(con
         }
         asm volatile("cp.async.wait_group 0;" ::: "memory");
         __syncthreads(); /* the next unit writes the stages that slower warps read */
-        if (job.swiglu)
-            put_swiglu<BN / 8>(job, d, mt * TILE_M + warp * 16, n0);
-        else
-            put_sums<BN / 8>(job, d, mt * TILE_M + warp * 16, n0, split);
+        put<BN / 8>(job, d, mt * TILE_M + warp * 16, n0, split);
     }
 }
 
@@ -148,36 +177,154 @@ template <int BN> __global__ __launch_bounds__(MMA_THREADS) void product_mma(con
 
 /* A block has GROUPS warpgroups, each with 64 rows of W, and one warp that loads. */
 template <int BN, int GROUPS, int PER_SM> struct wg_shape {
-    static constexpr int THREADS = GROUPS * 128 + 32;
-    static constexpr int W_BYTES = GROUPS * (W_TILE_BYTES / 2);
+    /* three warpgroups with 128 sums a thread leave no registers for one more warp: one of theirs loads */
+    static constexpr bool IS_LARGE = GROUPS == 3 && BN == 256;
+    static constexpr int THREADS = GROUPS * 128 + (IS_LARGE ? 0 : 32);
+    static constexpr int WIDTH = BN, W_BYTES = GROUPS * (W_TILE_BYTES / 2);
     static constexpr int STAGE = W_BYTES + BN * 128;
-    static constexpr bool STAGED = PER_SM == 1 && GROUPS == 2; /* gates times ups leave through shared memory */
-    static constexpr int OUT_BYTES = STAGED ? BN * 128 : 0;
+    static constexpr bool STAGED = PER_SM == 1; /* bf16 leaves through shared memory */
+    static constexpr int GROUP_OUT = STAGED ? BN * 64 : 0, OUT_BYTES = GROUPS * GROUP_OUT;
     static constexpr int ROOM = (228 * 1024) / PER_SM - 1024 - 1024 - 256 - OUT_BYTES;
     static constexpr int STAGES = ROOM / STAGE < 16 ? ROOM / STAGE : 16;
     static constexpr int SMEM = STAGES * STAGE + OUT_BYTES + 1024; /* the stages start at a multiple of 1,024 */
 };
 
-/* put_swiglu() for two warpgroups, by way of shared memory: their 64 features are one block of columns, whose rows lie
- * side by side, so that one copy takes them out while the next unit is multiplied. */
-template <int BLOCKS>
-__device__ __forceinline__ void stage_swiglu(const product_job &job, const float (*d)[4], char *stage, int mt, int n)
+/* put_swiglu() and put_rounded() by way of shared memory, so that whole sectors are written.  Each warpgroup has a place of
+ * its own: while one puts its outputs away, the others go on multiplying, as far ahead as there are stages. */
+__device__ __forceinline__ void group_sync(int group)
 {
-    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    asm volatile("bar.sync %0, 128;" ::"r"(group + 1) : "memory");
+}
 
-    if (threadIdx.x == 0)
-        bulk_store_wait<0>(); /* of the unit before */
-    asm volatile("bar.sync 1, 256;" ::: "memory");
+/* Where chunk 0..3 of a row lies: two rows in 128 bytes, free of bank conflicts. */
+__device__ __forceinline__ int staged_at(int row, int chunk)
+{
+    return row / 2 * 128 + ((((row & 1) << 2 | chunk) ^ (row / 2 & 3)) << 4);
+}
+
+/* feature: the first of the warpgroup's 32; stage: BN * 64 bytes. */
+template <int BN>
+__device__ __forceinline__ void stage_swiglu(const product_job &job, const float (*d)[4], char *stage, int feature,
+                                             int n, int group)
+{
+    const int thread = threadIdx.x % 128, lane = thread % 32, warp = thread / 32;
+    bf16 *out = (bf16 *)job.out;
+
+    group_sync(group); /* what lay here before has been read */
 #pragma unroll
-    for (int j = 0; j < BLOCKS; j++) {
-        const uint32_t v = transposed(pack2(swiglu(d[j][0], d[j][2]), swiglu(d[j][1], d[j][3])));
-        const int row = j * 8 + lane / 4;
-        *(uint32_t *)(stage + row * 128 + ((warp ^ (row & 7)) << 4) + lane % 4 * 4) = v;
+    for (int j = 0; j < BN / 8; j += 4) {
+        uint32_t v[4];
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            v[i] = pack2(swiglu(d[j + i][0], d[j + i][2]), swiglu(d[j + i][1], d[j + i][3]));
+        stmatrix4_transposed(smem_address(stage) + staged_at((j + lane / 8) * 8 + lane % 8, warp), v);
     }
-    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
-    asm volatile("bar.sync 1, 256;" ::: "memory");
-    if (threadIdx.x == 0)
-        bulk_store((char *)job.out + ((size_t)mt * job.out_cap + n) * 128, stage, min(BLOCKS * 8, job.rows - n) * 128);
+    group_sync(group);
+#pragma unroll
+    for (int i = 0; i < BN / 32; i++) {
+        const int row = i * 32 + thread / 4, chunk = thread % 4;
+        if (n + row < job.rows)
+            *(uint4 *)(out + act_at(n + row, feature + chunk * 8, job.out_cap)) =
+                *(const uint4 *)(stage + staged_at(row, chunk));
+    }
+}
+
+/* m: the warpgroup's first row of W.  One half of the rows of x at a time. */
+template <int BN>
+__device__ __forceinline__ void stage_rounded(const product_job &job, const float (*d)[4], char *stage, int m, int n,
+                                              int group)
+{
+    const int thread = threadIdx.x % 128, lane = thread % 32, warp = thread / 32;
+    const size_t ld = (size_t)job.m_tiles * TILE_M;
+    bf16 *out = (bf16 *)job.out + m;
+
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+        group_sync(group);
+#pragma unroll
+        for (int i = 0; i < BN / 16; i += 2) {
+            const int j = half * (BN / 16) + i, row = (i + lane / 16) * 8 + lane % 8, chunk = warp * 2 + lane / 8 % 2;
+            const uint32_t v[4] = {pack2(d[j][0], d[j][1]), pack2(d[j][2], d[j][3]), pack2(d[j + 1][0], d[j + 1][1]),
+                                   pack2(d[j + 1][2], d[j + 1][3])};
+            stmatrix4_transposed(smem_address(stage) + row * 128 + ((chunk ^ (row & 7)) << 4), v);
+        }
+        group_sync(group);
+#pragma unroll
+        for (int i = 0; i < BN / 32; i++) {
+            const int row = i * 16 + thread / 8, chunk = thread % 8, x_row = n + half * (BN / 2) + row;
+            if (x_row < job.rows)
+                *(uint4 *)(out + x_row * ld + chunk * 8) =
+                    *(const uint4 *)(stage + row * 128 + ((chunk ^ (row & 7)) << 4));
+        }
+    }
+}
+
+/* What the thread that loads for large units goes on with: in shared memory, for want of registers. */
+struct loading {
+    const char *w, *x;
+    int unit, left, asked; /* left: blocks of 64 columns of the unit; asked: of all units */
+};
+
+template <typename shape>
+__device__ __forceinline__ void load_unit(const product_job &job, int units, loading &l, int u)
+{
+    const int n0 = u % job.n_tiles * shape::WIDTH, split = u / job.n_tiles % job.splits;
+    const int mt = u / job.n_tiles / job.splits, k0 = (int)((int64_t)job.k_blocks * split / job.splits);
+
+    l.unit = u;
+    l.left = u < units ? (int)((int64_t)job.k_blocks * (split + 1) / job.splits) - k0 : 0;
+    l.w = job.w + (size_t)k0 * job.m_tiles * W_TILE_BYTES + (size_t)mt * shape::W_BYTES;
+    l.x = job.x + ((size_t)k0 * job.x_cap + n0) * 128;
+}
+
+/* The weights of the first stages: they need not wait for the kernel before. */
+template <typename shape>
+__device__ __forceinline__ void load_first(const product_job &job, int units, loading &l, char *smem, uint64_t *full)
+{
+    load_unit<shape>(job, units, l, blockIdx.x);
+    for (int i = 0; i < shape::STAGES && i < l.left; i++) {
+        barrier_expect(&full[i], shape::STAGE);
+        bulk_copy(smem + i * shape::STAGE, l.w + (size_t)i * job.m_tiles * W_TILE_BYTES, shape::W_BYTES, &full[i],
+                  policy_normal());
+    }
+}
+
+/* Asks for the next stage once all warpgroups are done with what lies there. */
+template <typename shape>
+__device__ __forceinline__ void load_next(const product_job &job, int units, loading &l, char *smem, uint64_t *full,
+                                          uint64_t *empty)
+{
+    const int it = l.asked, stage = it % shape::STAGES;
+
+    if (l.left == 0)
+        load_unit<shape>(job, units, l, l.unit + gridDim.x);
+    if (l.left == 0)
+        return;
+    if (it >= shape::STAGES)
+        barrier_wait(&empty[stage], (it / shape::STAGES + 1) & 1);
+    barrier_expect(&full[stage], shape::STAGE);
+    bulk_copy(smem + stage * shape::STAGE, l.w, shape::W_BYTES, &full[stage], policy_normal());
+    bulk_copy(smem + stage * shape::STAGE + shape::W_BYTES, l.x, shape::WIDTH * 128, &full[stage], policy_keep());
+    l.w += (size_t)job.m_tiles * W_TILE_BYTES;
+    l.x += (size_t)job.x_cap * 128;
+    l.left--;
+    l.asked = it + 1;
+}
+
+/* The rest of the first stages. */
+template <typename shape>
+__device__ __forceinline__ void load_rest(const product_job &job, int units, loading &l, char *smem, uint64_t *full,
+                                          uint64_t *empty)
+{
+    l.asked = min(shape::STAGES, l.left);
+    for (int i = 0; i < l.asked; i++) {
+        bulk_copy(smem + i * shape::STAGE + shape::W_BYTES, l.x, shape::WIDTH * 128, &full[i], policy_keep());
+        l.x += (size_t)job.x_cap * 128;
+    }
+    l.w += (size_t)l.asked * job.m_tiles * W_TILE_BYTES;
+    l.left -= l.asked;
+    for (int i = l.asked; i < shape::STAGES; i++)
+        load_next<shape>(job, units, l, smem, full, empty);
 }
 
 template <int BN, int GROUPS, int PER_SM>
@@ -185,12 +332,12 @@ __global__ __launch_bounds__((wg_shape<BN, GROUPS, PER_SM>::THREADS), PER_SM) vo
 {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
     using shape = wg_shape<BN, GROUPS, PER_SM>;
-    constexpr int PER_TILE = 2 / GROUPS; /* blocks that share a tile of 128 rows */
     extern __shared__ char smem_raw[];
     __shared__ uint64_t full[shape::STAGES], empty[shape::STAGES];
+    __shared__ loading load;
     char *smem = smem_raw + (1024 - smem_address(smem_raw) % 1024) % 1024;
     const int warp = threadIdx.x / 32;
-    const int units = job.m_tiles * PER_TILE * job.splits * job.n_tiles;
+    const int units = job.m_tiles * 2 / GROUPS * job.splits * job.n_tiles;
 
     if (threadIdx.x == 0) {
         for (int s = 0; s < shape::STAGES; s++) {
@@ -201,8 +348,8 @@ __global__ __launch_bounds__((wg_shape<BN, GROUPS, PER_SM>::THREADS), PER_SM) vo
     }
     __syncthreads();
 
-    if (warp == GROUPS * 4) {
-        if (threadIdx.x % 32 == 0) {
+    if (!shape::IS_LARGE && warp >= GROUPS * 4) {
+        if (threadIdx.x == GROUPS * 128) {
             /* weights that are read by one block alone leave the cache first */
             const uint64_t w_policy = job.n_tiles == 1 ? policy_read_once() : policy_normal(), x_policy = policy_keep();
             int it = 0;
@@ -224,8 +371,8 @@ __global__ __launch_bounds__((wg_shape<BN, GROUPS, PER_SM>::THREADS), PER_SM) vo
                         barrier_wait(&empty[stage], (it / shape::STAGES + 1) & 1);
                     barrier_expect(&full[stage], shape::STAGE);
                     bulk_copy(smem + stage * shape::STAGE,
-                              job.w + ((size_t)kb * job.m_tiles * PER_TILE + mt) * shape::W_BYTES, shape::W_BYTES,
-                              &full[stage], w_policy);
+                              job.w + (size_t)kb * job.m_tiles * W_TILE_BYTES + (size_t)mt * shape::W_BYTES,
+                              shape::W_BYTES, &full[stage], w_policy);
                     if (it + 1 == early) { /* the weights are on their way: now wait for what x is made of */
                         grid_wait();
                         grid_release();
@@ -241,8 +388,12 @@ __global__ __launch_bounds__((wg_shape<BN, GROUPS, PER_SM>::THREADS), PER_SM) vo
         const int group = warp / 4;
         int it = 0;
 
+        if (shape::IS_LARGE && threadIdx.x == 0)
+            load_first<shape>(job, units, load, smem, full);
         grid_wait();
         grid_release();
+        if (shape::IS_LARGE && threadIdx.x == 0)
+            load_rest<shape>(job, units, load, smem, full, empty);
         for (int u = blockIdx.x; u < units; u += gridDim.x) {
             const int n0 = u % job.n_tiles * BN, split = u / job.n_tiles % job.splits;
             const int mt = u / job.n_tiles / job.splits;
@@ -266,22 +417,25 @@ __global__ __launch_bounds__((wg_shape<BN, GROUPS, PER_SM>::THREADS), PER_SM) vo
                     wgmma_wait<1>();
                     if (threadIdx.x % 128 == 0)
                         barrier_arrive(&empty[(it - 1) % shape::STAGES]);
+                    if (shape::IS_LARGE && threadIdx.x == 0)
+                        load_next<shape>(job, units, load, smem, full, empty);
                 }
             }
             wgmma_wait<0>();
             if (threadIdx.x % 128 == 0)
                 barrier_arrive(&empty[(it - 1) % shape::STAGES]);
-            const int m = mt * (GROUPS * 64) + warp * 16;
+            if (shape::IS_LARGE && threadIdx.x == 0)
+                load_next<shape>(job, units, load, smem, full, empty);
+            const int m = (mt * GROUPS + group) * 64;
             const float(*f)[4] = (const float(*)[4])d;
-            if (!job.swiglu)
-                put_sums<BN / 8>(job, f, m, n0, split);
-            else if (shape::STAGED)
-                stage_swiglu<BN / 8>(job, f, smem + shape::STAGES * shape::STAGE, mt, n0);
+            char *out = smem + shape::STAGES * shape::STAGE + group * shape::GROUP_OUT;
+            if (!shape::STAGED || job.kind == OUT_SUMS)
+                put<BN / 8>(job, f, m + warp % 4 * 16, n0, split);
+            else if (job.kind == OUT_ROUNDED)
+                stage_rounded<BN>(job, f, out, m, n0, group);
             else
-                put_swiglu<BN / 8>(job, f, m, n0);
+                stage_swiglu<BN>(job, f, out, m / 2, n0, group);
         }
-        if (job.swiglu && shape::STAGED && threadIdx.x == 0)
-            bulk_store_wait<0>();
     }
 #else
     (void)job;
@@ -307,30 +461,35 @@ static enum err_code run_wgmma(product_job job, const struct gpu *g, struct err 
     using shape = wg_shape<BN, GROUPS, PER_SM>;
 
     job.n_tiles = (job.rows + BN - 1) / BN;
-    const int units = job.m_tiles * (2 / GROUPS) * job.splits * job.n_tiles, most = g->sms * PER_SM;
+    const int units = job.m_tiles * 2 / GROUPS * job.splits * job.n_tiles, most = g->sms * PER_SM;
     return launch(g, "product_wgmma", product_wgmma<BN, GROUPS, PER_SM>, dim3(units < most ? units : most),
                   shape::THREADS, shape::SMEM, true, e, job);
 }
 
-/* The width of the tiles: the fewest rounds of blocks over the multiprocessors, counted in columns. */
-static int choose_width(const product_job &job, const struct gpu *g)
-{
-    static const int widths[] = {8, 16, 32, 64, 96, 128, 192, 256};
-    int best = 0;
-    double least = 0;
+/* A unit: `width` rows of x and 64 groups rows of W; time: what it takes, relative to the others.  A narrow one loads the
+ * weights again for fewer columns. */
+struct unit_shape {
+    int width, groups, time;
+};
 
-    for (int i = 0; i < 8; i++) {
-        const int w = widths[i], n_tiles = (job.rows + w - 1) / w;
-        if (!g->wgmma && (w == 96 || w > 128))
+static const unit_shape unit_shapes[] = {{8, 2, 168},   {16, 2, 176},  {32, 2, 192},  {64, 2, 224},  {96, 2, 256},
+                                         {128, 2, 288}, {192, 2, 352}, {256, 2, 416}, {128, 3, 400}, {256, 3, 624}};
+
+/* The shape that takes least: rounds of units over the multiprocessors times the time of one. */
+static unit_shape choose_shape(const product_job &job, const struct gpu *g)
+{
+    unit_shape best = {};
+    int least = 0;
+
+    for (const unit_shape &u : unit_shapes) {
+        const int n_tiles = (job.rows + u.width - 1) / u.width;
+        const int units = job.m_tiles * 2 / u.groups * job.splits * n_tiles, rounds = (units + g->sms - 1) / g->sms;
+        if ((!g->wgmma && (u.width == 96 || u.width > 128 || u.groups == 3)) || (n_tiles > 1 && u.width < 128) ||
+            job.m_tiles * 2 % u.groups != 0)
             continue;
-        if (n_tiles > 1 && w < 128)
-            continue;
-        const int units = job.m_tiles * job.splits * n_tiles;
-        /* a narrow tile loads the weights again for fewer columns */
-        const double c = (double)((units + g->sms - 1) / g->sms) * (w + 160);
-        if (!best || c < least) {
-            best = w;
-            least = c;
+        if (best.width == 0 || rounds * u.time < least) {
+            best = u;
+            least = rounds * u.time;
         }
     }
     return best;
@@ -338,32 +497,32 @@ static int choose_width(const product_job &job, const struct gpu *g)
 
 /* 100 width + 10 warpgroups + blocks a multiprocessor.  Few rows: as many blocks as can be, to ask for all the memory
  * gives; more: deep pipelines, one block a multiprocessor. */
-static int variant(const product_job &job, int width, const struct gpu *g)
+static int variant(const product_job &job, const unit_shape &u, const struct gpu *g)
 {
     const int units = job.m_tiles * job.splits;
 
-    if (width == 8)
-        return units > 2 * g->sms ? 822 : job.swiglu ? 812 : 813;
-    if (width == 16)
+    if (u.width == 8)
+        return units > 2 * g->sms ? 822 : job.kind == OUT_SWIGLU ? 812 : 813;
+    if (u.width == 16)
         return units > 2 * g->sms ? 1622 : 1612;
-    if (width == 128 && units > g->sms)
+    if (u.width == 128 && u.groups == 2 && units > g->sms)
         return 12822;
-    return width * 100 + 21;
+    return u.width * 100 + u.groups * 10 + 1;
 }
 
 static enum err_code run(product_job job, const struct gpu *g, struct err *e)
 {
-    const int width = choose_width(job, g);
+    const unit_shape shape = choose_shape(job, g);
 
     if (!g->wgmma)
-        switch (width) {
+        switch (shape.width) {
         case 8: return run_mma<8>(job, g, e);
         case 16: return run_mma<16>(job, g, e);
         case 32: return run_mma<32>(job, g, e);
         case 64: return run_mma<64>(job, g, e);
         default: return run_mma<128>(job, g, e);
         }
-    switch (g->force ? g->force : variant(job, width, g)) {
+    switch (g->force ? g->force : variant(job, shape, g)) {
     case 822: return run_wgmma<8, 2, 2>(job, g, e);
     case 813: return run_wgmma<8, 1, 3>(job, g, e);
     case 812: return run_wgmma<8, 1, 2>(job, g, e);
@@ -373,6 +532,8 @@ static enum err_code run(product_job job, const struct gpu *g, struct err *e)
     case 6421: return run_wgmma<64, 2, 1>(job, g, e);
     case 9621: return run_wgmma<96, 2, 1>(job, g, e);
     case 12822: return run_wgmma<128, 2, 2>(job, g, e);
+    case 12831: return run_wgmma<128, 3, 1>(job, g, e);
+    case 25631: return run_wgmma<256, 3, 1>(job, g, e);
     case 12821: return run_wgmma<128, 2, 1>(job, g, e);
     case 19221: return run_wgmma<192, 2, 1>(job, g, e);
     case 25621: return run_wgmma<256, 2, 1>(job, g, e);
@@ -411,7 +572,17 @@ enum err_code product_swiglu(const struct matrix *a, const bf16 *x, int x_cap, i
 
     job.out = out;
     job.out_cap = out_cap;
-    job.swiglu = true;
+    job.kind = OUT_SWIGLU;
+    return run(job, g, e);
+}
+
+enum err_code product_rounded(const struct matrix *a, const bf16 *x, int x_cap, int rows, bf16 *out,
+                              const struct gpu *g, struct err *e)
+{
+    product_job job = job_of(a, x, x_cap, rows, 1);
+
+    job.out = out;
+    job.kind = OUT_ROUNDED;
     return run(job, g, e);
 }
 
@@ -438,7 +609,8 @@ enum err_code product_prepare(const struct gpu *g, struct err *e)
     static step *const wgmma_steps[] = {allow_wgmma<8, 2, 2>,   allow_wgmma<8, 1, 3>,   allow_wgmma<8, 1, 2>,
                                         allow_wgmma<16, 2, 2>,  allow_wgmma<16, 1, 2>,  allow_wgmma<32, 2, 1>,
                                         allow_wgmma<64, 2, 1>,  allow_wgmma<96, 2, 1>,  allow_wgmma<128, 2, 2>,
-                                        allow_wgmma<128, 2, 1>, allow_wgmma<192, 2, 1>, allow_wgmma<256, 2, 1>};
+                                        allow_wgmma<128, 2, 1>, allow_wgmma<192, 2, 1>, allow_wgmma<256, 2, 1>,
+                                        allow_wgmma<128, 3, 1>, allow_wgmma<256, 3, 1>};
     enum err_code rc = ERR_OK;
 
     for (size_t i = 0; i < sizeof mma_steps / sizeof *mma_steps && rc == ERR_OK; i++)

@@ -30,6 +30,10 @@ MUST_CHECK enum err_code matrix_pack(const struct matrix *a, const void *src, in
 MUST_CHECK enum err_code product_sums(const struct matrix *a, const bf16 *x, int x_cap, int rows, int splits,
                                       float *out, int out_cap, const struct gpu *g, struct err *e);
 
+/* out [rows, 128 m_tiles] bf16: whole sums, rounded. */
+MUST_CHECK enum err_code product_rounded(const struct matrix *a, const bf16 *x, int x_cap, int rows, bf16 *out,
+                                         const struct gpu *g, struct err *e);
+
 /* a's rows are gates and ups in turns of eight.  out [rows, m / 2] packed: silu(gate) * up. */
 MUST_CHECK enum err_code product_swiglu(const struct matrix *a, const bf16 *x, int x_cap, int rows, bf16 *out,
                                         int out_cap, const struct gpu *g, struct err *e);

@@ -81,20 +81,6 @@ __device__ __forceinline__ void bulk_copy(void *to, const void *from, uint32_t b
         : "memory");
 }
 
-/* From shared to global memory; one thread's stores are one group. */
-__device__ __forceinline__ void bulk_store(void *to, const void *from, uint32_t bytes)
-{
-    asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;\n"
-                 "cp.async.bulk.commit_group;" ::"l"(to),
-                 "r"(smem_address(from)), "r"(bytes)
-                 : "memory");
-}
-
-template <int LEFT> __device__ __forceinline__ void bulk_store_wait()
-{
-    asm volatile("cp.async.bulk.wait_group %0;" ::"n"(LEFT) : "memory");
-}
-
 /* --- products --- */
 
 __device__ __forceinline__ uint64_t wgmma_operand(const void *p)

@@ -70,8 +70,8 @@ static void make_scene(struct gpu_test_run *t, struct scene *s, int heads, int k
     for (int r = 0; r < s->rows; r++) {
         const size_t n = (size_t)s->length[r] * (size_t)s->width;
         s->qkv[r] = gpu_host(t, n * 4);
-        for (size_t i = 0; i < n; i++)
-            s->qkv[r][i] = gpu_normal(t);
+        for (size_t i = 0; i < n; i++) /* as the products of prompts leave them */
+            s->qkv[r][i] = ref_from_bf16(ref_to_bf16(gpu_normal(t)));
     }
 }
 
@@ -168,16 +168,21 @@ static void feed(struct gpu_test_run *t, const struct scene *s, const int *from,
             pos[slots] = p;
         }
     }
-    const struct qkv_parts parts = parts_of(t, s, row, pos, slots);
+    bf16 *sums = gpu_host(t, (size_t)slots * (size_t)s->ld * 2);
+    for (int i = 0; i < slots; i++)
+        for (int c = 0; c < s->width; c++)
+            sums[(size_t)i * (size_t)s->ld + (size_t)c] =
+                ref_to_bf16(s->qkv[row[i]][(size_t)pos[i] * (size_t)s->width + (size_t)c]);
+    const bf16 *card = gpu_upload(t, sums, (size_t)slots * (size_t)s->ld * 2);
     const size_t n = (size_t)cap * (size_t)(s->heads * s->d);
-    bf16 *q = gpu_poisoned(t, n * 2), *out = gpu_poisoned(t, n * 2), *got = gpu_host(t, n * 2);
+    bf16 *out = gpu_poisoned(t, n * 2), *got = gpu_host(t, n * 2);
     (void)gpu_ok(t,
-                 rope_append(&s->a, &parts, gpu_upload(t, row, (size_t)slots * 4),
-                             gpu_upload(t, pos, (size_t)slots * 4), slots, q, &t->gpu, &e),
+                 attention_append(&s->a, card, s->ld, gpu_upload(t, row, (size_t)slots * 4),
+                                  gpu_upload(t, pos, (size_t)slots * 4), slots, &t->gpu, &e),
                  &e);
     (void)gpu_ok(t,
-                 attention_prompt(&s->a, q, gpu_upload(t, tiles, (size_t)n_tiles * sizeof *tiles), n_tiles, out, cap,
-                                  &t->gpu, &e),
+                 attention_prompt(&s->a, card, s->ld, gpu_upload(t, tiles, (size_t)n_tiles * sizeof *tiles), n_tiles,
+                                  out, cap, &t->gpu, &e),
                  &e);
     gpu_download(t, got, out, n * 2);
     if (check)

@@ -32,36 +32,46 @@ static void check_packed(struct gpu_test_run *t, const char *what, const bf16 *c
                      sqrt(wrong / norm));
 }
 
+/* splits 0: whole sums in bf16. */
 static void check_residual(struct gpu_test_run *t, int hidden, int rows, int splits, bool picked)
 {
     const int cap = 80, ld = (hidden + 127) / 128 * 128, first = picked ? 3 : 0, some = picked ? rows / 2 + 1 : rows;
-    const size_t n = (size_t)rows * (size_t)hidden;
-    float *x = gpu_host(t, n * 4), *part = gpu_host(t, (size_t)splits * (size_t)rows * (size_t)ld * 4);
+    const bool is_rounded = splits == 0;
+    const size_t n = (size_t)rows * (size_t)hidden,
+                 parts = (size_t)(is_rounded ? 1 : splits) * (size_t)rows * (size_t)ld;
+    float *x = gpu_host(t, n * 4), *part = gpu_host(t, parts * 4);
     float *w = gpu_host(t, (size_t)hidden * 4), *want = gpu_host(t, n * 4);
     int *pick = gpu_host(t, (size_t)some * sizeof *pick);
     struct err e = {0};
 
     for (size_t i = 0; i < n; i++)
         x[i] = gpu_normal(t);
-    for (size_t i = 0; i < (size_t)splits * (size_t)rows * (size_t)ld; i++)
+    bf16 *rounded = gpu_host(t, parts * sizeof *rounded);
+    for (size_t i = 0; i < parts; i++) {
         part[i] = gpu_normal(t);
+        rounded[i] = ref_to_bf16(part[i]);
+        if (is_rounded)
+            part[i] = ref_from_bf16(rounded[i]);
+    }
     for (int r = 0; r < some; r++)
         pick[r] = rows - 1 - r;
     const bf16 *cw = gpu_upload(t, random_bf16(t, w, (size_t)hidden), (size_t)hidden * 2);
     float *cx = gpu_upload(t, x, n * 4);
-    const float *cp = gpu_upload(t, part, (size_t)splits * (size_t)rows * (size_t)ld * 4);
     bf16 *y = gpu_poisoned(t, (size_t)((hidden + 63) / 64 * 64) * (size_t)cap * 2);
     const struct norm norm = {cw, 1e-5f, hidden};
 
+    const int *card_pick = picked ? gpu_upload(t, pick, (size_t)some * 4) : NULL;
     (void)gpu_ok(t,
-                 residual_norm(cx, cp, splits, rows, ld, y, cap, first,
-                               picked ? gpu_upload(t, pick, (size_t)some * 4) : NULL, some, &norm, &t->gpu, &e),
+                 is_rounded ? residual_norm_rounded(cx, gpu_upload(t, rounded, parts * 2), ld, y, cap, first, card_pick,
+                                                    some, &norm, &t->gpu, &e)
+                            : residual_norm(cx, gpu_upload(t, part, parts * 4), splits, rows, ld, y, cap, first,
+                                            card_pick, some, &norm, &t->gpu, &e),
                  &e);
     for (int i = 0; i < some; i++) {
         const int r = picked ? pick[i] : i;
         float *row = x + (size_t)r * (size_t)hidden;
         for (int c = 0; c < hidden; c++)
-            for (int s = 0; s < splits; s++)
+            for (int s = 0; s < (is_rounded ? 1 : splits); s++)
                 row[c] += part[((size_t)s * (size_t)rows + (size_t)r) * (size_t)ld + (size_t)c];
         ref_norm(want + (size_t)i * (size_t)hidden, row, w, hidden, 1e-5f);
     }
@@ -82,6 +92,8 @@ static void residuals(struct gpu_test_run *t)
         check_residual(t, hidden[i], 1, 1, false);
         check_residual(t, hidden[i], 37, 4, false);
         check_residual(t, hidden[i], 9, 6, true);
+        check_residual(t, hidden[i], 37, 0, false);
+        check_residual(t, hidden[i], 9, 0, true);
     }
 }
 

@@ -151,6 +151,80 @@ static void alone_or_together(struct gpu_test_run *t)
     t->gpu.wgmma = wgmma;
 }
 
+/* What a kind of output leaves, as bytes: 0 sums, 1 rounded sums, 2 gates times ups. */
+static void *run_kind(struct gpu_test_run *t, const struct product_case *c, int kind, int rows, size_t *bytes)
+{
+    const size_t m = (size_t)c->a.m_tiles * 128, n = (size_t)rows * m;
+    struct err e = {0};
+    void *card, *out;
+    enum err_code rc;
+
+    *bytes = kind == 0 ? n * 4 : kind == 1 ? n * 2 : n;
+    card = gpu_poisoned(t, *bytes + 64);
+    out = gpu_host(t, *bytes + 64);
+    if (kind == 0)
+        rc = product_sums(&c->a, c->card_x, c->cap, rows, 1, card, rows, &t->gpu, &e);
+    else if (kind == 1)
+        rc = product_rounded(&c->a, c->card_x, c->cap, rows, card, &t->gpu, &e);
+    else
+        rc = product_swiglu(&c->a, c->card_x, c->cap, rows, card, rows, &t->gpu, &e);
+    (void)gpu_ok(t, rc, &e);
+    gpu_download(t, out, card, *bytes + 64);
+    for (size_t i = *bytes; i < *bytes + 64; i++)
+        (void)gpu_expect(t, ((unsigned char *)out)[i] == 0xff, "kind %d: written behind the end, at %zu", kind,
+                         i - *bytes);
+    return out;
+}
+
+static void all_variants(struct gpu_test_run *t)
+{
+    static const int variants[] = {822,  813,   812,   1622,  1612,  3221,  6421,
+                                   9621, 12822, 12821, 19221, 25621, 12831, 25631};
+    static const int rows[] = {5, 16, 31, 96, 128, 129, 300, 600};
+    struct product_case c;
+    struct err e = {0};
+
+    (void)gpu_ok(t, product_prepare(&t->gpu, &e), &e);
+    make_case(t, &c, 768, 1024, 600, 8);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows && t->gpu.wgmma; i++)
+        for (int kind = 0; kind < 3; kind++) {
+            size_t bytes;
+            const void *want = run_kind(t, &c, kind, rows[i], &bytes);
+            for (size_t v = 0; v < sizeof variants / sizeof *variants; v++) {
+                t->gpu.force = variants[v];
+                const void *got = run_kind(t, &c, kind, rows[i], &bytes);
+                (void)gpu_expect(t, memcmp(want, got, bytes) == 0, "kind %d, %d rows: variant %d differs", kind,
+                                 rows[i], variants[v]);
+                t->gpu.force = 0;
+            }
+        }
+}
+
+/* Rounded sums are the sums, rounded. */
+static void rounded_sums(struct gpu_test_run *t)
+{
+    static const int rows[] = {1, 9, 40, 100, 129, 300, 1000};
+    const bool wgmma = t->gpu.wgmma;
+    struct err e = {0};
+
+    (void)gpu_ok(t, product_prepare(&t->gpu, &e), &e);
+    for (int path = 0; path < 2; path++) {
+        t->gpu.wgmma = wgmma && path == 0;
+        for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+            struct product_case c;
+            size_t bytes;
+            make_case(t, &c, 515, 200, rows[i], 8);
+            const float *sums = run_kind(t, &c, 0, rows[i], &bytes);
+            const bf16 *rounded = run_kind(t, &c, 1, rows[i], &bytes);
+            for (size_t k = 0; k < bytes / 2; k++)
+                if (!gpu_expect(t, rounded[k] == ref_to_bf16(sums[k]), "path %d, %d rows: element %zu", path, rows[i],
+                                k))
+                    break;
+        }
+    }
+    t->gpu.wgmma = wgmma;
+}
+
 static void check_swiglu(struct gpu_test_run *t, int inter, int k, int rows)
 {
     const int cap = (rows + 7) / 8 * 8 + 8, packed = (inter + 63) / 64 * 64;
@@ -196,5 +270,7 @@ static void swiglus(struct gpu_test_run *t)
 const struct gpu_test product_tests[] = {{"product/sums_match_the_reference", sums},
                                          {"product/sums_match_on_the_portable_path", sums_elsewhere},
                                          {"product/a_row_does_not_depend_on_the_others", alone_or_together},
+                                         {"product/every_variant_gives_the_same_bits", all_variants},
+                                         {"product/rounded_sums_are_the_sums", rounded_sums},
                                          {"product/swiglu_matches_the_reference", swiglus},
                                          {NULL, NULL}};
