@@ -6,8 +6,9 @@
 
 #include <math_constants.h>
 
-static const int DECODE_WARPS = 4, DECODE_HEADS = 8, PROMPT_WARPS = ATTENTION_TILES, PROMPT_COLUMNS = 16,
-                 PROMPT_STAGES = 3, PROMPT_CHUNK = 2 * SUB_TOKENS, APPEND_WARPS = 8, APPEND_HEADS = 4;
+static const int DECODE_WARPS = 4, DECODE_HEADS = 8, DECODE_STAGES = 3, DECODE_ROUND = DECODE_WARPS * SUB_TOKENS,
+                 PROMPT_WARPS = ATTENTION_TILES, PROMPT_COLUMNS = 16, PROMPT_STAGES = 3, PROMPT_CHUNK = 2 * SUB_TOKENS,
+                 APPEND_WARPS = 8, APPEND_HEADS = 4;
 static const float LOG2_E = 1.4426950408889634f;
 
 /* --- RoPE, norm, append: one head, one warp; the same for both kinds of step --- */
@@ -18,26 +19,28 @@ template <int D> struct head {
     float lo[E], hi[E];
 };
 
-template <int D> __device__ __forceinline__ head<D> head_load(const qkv_parts &p, int slot, int col)
+template <int D> __device__ __forceinline__ head<D> head_part(const qkv_parts &p, int split, int slot, int col)
 {
     constexpr int E = head<D>::E;
-    const int lane = threadIdx.x % 32;
+    const float *at = p.part + ((size_t)split * p.cap + slot) * p.ld + col + threadIdx.x % 32 * E;
     head<D> h;
 
-    for (int e = 0; e < E; e++)
-        h.lo[e] = h.hi[e] = 0;
-#pragma unroll 4
-    for (int s = 0; s < p.splits; s++) {
-        const float *at = p.part + ((size_t)s * p.cap + slot) * p.ld + col + lane * E;
-        if (E == 2) {
-            const float2 a = *(const float2 *)at, b = *(const float2 *)(at + D / 2);
-            h.lo[0] += a.x, h.lo[E - 1] += a.y, h.hi[0] += b.x, h.hi[E - 1] += b.y;
-        } else {
-            h.lo[0] += at[0];
-            h.hi[0] += at[D / 2];
-        }
+    if (E == 2) {
+        const float2 lo = *(const float2 *)at, hi = *(const float2 *)(at + D / 2);
+        h.lo[0] = lo.x, h.lo[E - 1] = lo.y, h.hi[0] = hi.x, h.hi[E - 1] = hi.y;
+    } else {
+        h.lo[0] = at[0];
+        h.hi[0] = at[D / 2];
     }
     return h;
+}
+
+template <int D> __device__ __forceinline__ void head_add(head<D> &h, const head<D> &part)
+{
+    for (int e = 0; e < head<D>::E; e++) {
+        h.lo[e] += part.lo[e];
+        h.hi[e] += part.hi[e];
+    }
 }
 
 /* What a head is turned and scaled by: constants, read before the wait. */
@@ -270,44 +273,144 @@ template <int D, int N> struct columns {
     }
 };
 
-/* --- decode: a block a slot and kv head (and group of eight query heads); its warps take sub-blocks in turn, each with
- * two on their way --- */
+/* --- decode: an item is a slot and kv head (and group of eight query heads); a block takes items in turn, its warps an
+ * item's sub-blocks in turn, each with some on their way, those of the next item included --- */
 
 template <int D> struct decode_smem {
-    union {
-        char kv[DECODE_WARPS][2][SUB_TOKENS * D * 4];
-        float o[DECODE_WARPS][DECODE_HEADS][D]; /* once all sub-blocks are done with */
-    };
+    char kv[DECODE_WARPS][DECODE_STAGES][SUB_TOKENS * D * 4];
     bf16 q[DECODE_HEADS][D], k[D], v[D]; /* k, v: the new token's */
     float m[DECODE_WARPS][DECODE_HEADS], l[DECODE_WARPS][DECODE_HEADS];
+    const float *o[DECODE_WARPS]; /* [heads, D], where the warp's last sub-block was */
 };
 
-/* Heads of the new token: queries to shared memory, key and value there and to the cache.  Task i: query head i, then
- * the key, then the value; a warp takes i and i + DECODE_WARPS and so on, two loads at a time. */
-template <int D>
-__device__ __forceinline__ void new_token(decode_smem<D> &sm, const attention &a, const qkv_parts &p, int slot, int pos,
-                                          int kv_head, int first_head, int n_heads, const turning<D> &by, bf16 *sub)
-{
-    const int warp = threadIdx.x / 32, tasks = n_heads + 2;
-    const int k_col = (a.heads + kv_head) * D, v_col = (a.heads + a.kv_heads + kv_head) * D;
+template <int D> struct decode_item {
+    int slot, row, pos, kv_head, h0, n_heads; /* row < 0: nothing to do, pos is -1 then */
+    int block;                                /* where the new token goes */
+    blocks<D> list;
 
-    for (int i = warp; i < tasks; i += 2 * DECODE_WARPS) {
-        head<D> h[2];
+    /* In two steps, so that no load has to be waited for: first the row ... */
+    __device__ __forceinline__ void look(const attention &a, int i, int items, const int *rows, const int *positions)
+    {
+        const int group = a.heads / a.kv_heads, groups = (group + DECODE_HEADS - 1) / DECODE_HEADS;
+        const int at = min(i, items - 1);
+
+        slot = i < items ? at / (a.kv_heads * groups) : -1;
+        kv_head = at / groups % a.kv_heads;
+        h0 = at % groups * DECODE_HEADS;
+        n_heads = min(DECODE_HEADS, group - h0);
+        row = rows[max(slot, 0)];
+        pos = positions[max(slot, 0)];
+    }
+
+    /* ... then its blocks. */
+    __device__ __forceinline__ void find(const attention &a)
+    {
+        if (slot < 0 || row < 0)
+            row = pos = -1;
+        slot = max(slot, 0);
+        block = a.tables[(size_t)max(row, 0) * a.max_blocks + (max(pos, 0) >> a.block_shift)];
+        list.open(a, max(row, 0), true);
+    }
+};
+
+/* A warp's sub-blocks on their way, in the order in which it takes them. */
+template <int D> struct stream {
+    char (*kv)[SUB_TOKENS * D * 4];
+    blocks<D> list;
+    int kv_head, pos, t;      /* what is asked for next: t <= pos, or nothing is left of the item */
+    int pending, asked, used; /* asked, used: stages */
+
+    __device__ __forceinline__ void open(const decode_item<D> &item)
+    {
+        list = item.list;
+        kv_head = item.kv_head;
+        pos = item.pos;
+        t = threadIdx.x / 32 * SUB_TOKENS;
+    }
+
+    __device__ __forceinline__ void fill(const attention &a)
+    {
+        for (; pending < DECODE_STAGES && t <= pos; t += DECODE_ROUND, pending++) {
+            request<D, 32>(kv[asked], list.at(a, t, kv_head), threadIdx.x % 32);
+            asked = asked + 1 == DECODE_STAGES ? 0 : asked + 1;
+        }
+    }
+
+    /* The oldest one; it stays until release(). */
+    __device__ __forceinline__ char *take()
+    {
+        if (pending == 1)
+            asm volatile("cp.async.wait_group 0;" ::: "memory");
+        else if (pending == 2)
+            asm volatile("cp.async.wait_group 1;" ::: "memory");
+        else
+            asm volatile("cp.async.wait_group 2;" ::: "memory");
+        __syncwarp();
+        return kv[used];
+    }
+
+    __device__ __forceinline__ void release()
+    {
+        pending--;
+        used = used + 1 == DECODE_STAGES ? 0 : used + 1;
+    }
+};
+
+/* Heads of the new token.  Task i: query head i, then the key, then the value; a warp takes i, i + DECODE_WARPS and so on.
+ * The first two parts of its first two are asked for while the item before is worked on. */
+template <int D> struct new_heads {
+    head<D> part[2][2]; /* task, split */
+
+    static __device__ __forceinline__ int column(const attention &a, const decode_item<D> &item, int task)
+    {
+        const int first = item.kv_head * (a.heads / a.kv_heads) + item.h0;
+        const int h = task < item.n_heads    ? first + task
+                      : task == item.n_heads ? a.heads + item.kv_head
+                                             : a.heads + a.kv_heads + item.kv_head;
+        return h * D;
+    }
+
+    __device__ __forceinline__ void load(const attention &a, const qkv_parts &p, const decode_item<D> &item)
+    {
 #pragma unroll
         for (int j = 0; j < 2; j++) {
-            const int task = min(i + j * DECODE_WARPS, tasks - 1);
-            h[j] = head_load<D>(p, slot, task < n_heads ? (first_head + task) * D : task == n_heads ? k_col : v_col);
+            const int task = min((int)threadIdx.x / 32 + j * DECODE_WARPS, item.n_heads + 1);
+#pragma unroll
+            for (int s = 0; s < 2; s++)
+                part[j][s] = head_part<D>(p, min(s, p.splits - 1), item.slot, column(a, item, task));
         }
+    }
+};
+
+/* Queries to shared memory, key and value there and to the cache. */
+template <int D>
+__device__ __forceinline__ void new_token(decode_smem<D> &sm, const attention &a, const qkv_parts &p,
+                                          const decode_item<D> &item, const new_heads<D> &first, const turning<D> &by)
+{
+    const int warp = threadIdx.x / 32, n_heads = item.n_heads, t = item.pos % SUB_TOKENS;
+    bf16 *sub = sub_block_in<D>(a, item.block, item.pos, item.kv_head);
+
+    for (int i = warp; i < n_heads + 2; i += 2 * DECODE_WARPS) {
 #pragma unroll
         for (int j = 0; j < 2; j++) {
             const int task = i + j * DECODE_WARPS;
-            if (task >= tasks)
+            head<D> h = {};
+            if (task >= n_heads + 2)
                 break;
+            const bool is_there = i == warp;
+            if (is_there) {
+                head_add(h, first.part[j][0]);
+                if (p.splits > 1)
+                    head_add(h, first.part[j][1]);
+            }
+#pragma unroll 4
+            for (int s = is_there ? 2 : 0; s < p.splits; s++)
+                head_add(h, head_part<D>(p, s, item.slot, new_heads<D>::column(a, item, task)));
             if (task <= n_heads)
-                head_rope_norm<D>(h[j], a, by, task == n_heads);
-            head_store<D>(h[j], task < n_heads ? sm.q[task] : task == n_heads ? sm.k : sm.v);
+                head_rope_norm<D>(h, a, by, task == n_heads);
+            head_store<D>(h, task < n_heads ? sm.q[task] : task == n_heads ? sm.k : sm.v);
             if (task >= n_heads) /* with several groups of query heads each writes the same bits */
-                head_append<D>(h[j], sub, pos % SUB_TOKENS, task == n_heads);
+                head_append<D>(h, sub, t, task == n_heads);
         }
     }
     for (int i = n_heads + warp; i < DECODE_HEADS; i += DECODE_WARPS) {
@@ -316,92 +419,135 @@ __device__ __forceinline__ void new_token(decode_smem<D> &sm, const attention &a
     }
 }
 
+/* Adds up what the warps found, in the order of the warps. */
 template <int D>
-__global__ __launch_bounds__(DECODE_WARPS * 32, 3) void attention_decode_kernel(const attention a, const qkv_parts p,
-                                                                                const int *rows, const int *positions,
-                                                                                bf16 *out, int out_cap)
+__device__ __forceinline__ void merge(const decode_smem<D> &sm, const decode_item<D> &item, int first_head, bf16 *out,
+                                      int out_cap)
 {
-    extern __shared__ __align__(1024) char smem_raw[];
-    decode_smem<D> &sm = *(decode_smem<D> *)smem_raw;
-    const int slot = blockIdx.y, warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, c = lane % 4;
-    const int group = a.heads / a.kv_heads, groups = (group + DECODE_HEADS - 1) / DECODE_HEADS;
-    const int kv_head = blockIdx.x / groups, h0 = blockIdx.x % groups * DECODE_HEADS;
-    const int n_heads = min(DECODE_HEADS, group - h0), round = DECODE_WARPS * SUB_TOKENS;
+    const int used = min(DECODE_WARPS, item.pos / SUB_TOKENS + 1); /* warps that had a sub-block */
 
-    /* The step's lists and what earlier steps left in the cache are there before this pass begins: no need to wait.  The
-     * new token's key and value are put in once they are known. */
-    const int row = rows[slot], pos = positions[slot];
-    blocks<D> list;
-    list.open(a, row, row >= 0);
-    for (int i = 0; i < 2; i++) {
-        const int t = warp * SUB_TOKENS + i * round;
-        request<D, 32>(sm.kv[warp][i], row >= 0 && t <= pos ? list.at(a, t, kv_head) : NULL, lane);
-    }
-    turning<D> by;
-    by.load(a, pos);
-    bf16 *sub_of_new = (bf16 *)list.at(a, pos, kv_head);
-    grid_wait();
-    grid_release();
-    if (row < 0)
-        return;
-    new_token<D>(sm, a, p, slot, pos, kv_head, kv_head * group + h0, n_heads, by, sub_of_new);
-    __syncthreads();
-
-    columns<D, 1> s;
-    const int limit[1][2] = {{pos, pos}};
-    const float scale = LOG2_E * rsqrtf((float)D);
-    for (int b = 0; b < D / 16; b++) {
-        s.q[0][b][0] = *(const uint32_t *)&sm.q[g][b * 16 + c * 2];
-        s.q[0][b][1] = *(const uint32_t *)&sm.q[g][b * 16 + c * 2 + 8];
-    }
-    s.clear();
-    for (int t = warp * SUB_TOKENS, i = 0; t <= pos; t += round, i ^= 1) {
-        bf16 *sub = (bf16 *)sm.kv[warp][i];
-        asm volatile("cp.async.wait_group 1;" ::: "memory");
-        __syncwarp();
-        if (t + SUB_TOKENS > pos) {
-            for (int e = lane; e < D; e += 32) {
-                sub[kv_element(pos - t, e, D)] = sm.k[e];
-                sub[SUB_TOKENS * D + kv_element(pos - t, e, D)] = sm.v[e];
-            }
-            __syncwarp();
-        }
-        s.attend(sm.kv[warp][i], t, limit, pos, scale);
-        __syncwarp();
-        const int next = t + 2 * round;
-        request<D, 32>(sm.kv[warp][i], next <= pos ? list.at(a, next, kv_head) : NULL, lane);
-    }
-    s.finish();
-    asm volatile("cp.async.wait_group 0;" ::: "memory");
-    __syncthreads();
-    for (int i = 0; i < 2; i++) {
-        const int h = c * 2 + i;
-        if (h < n_heads) {
-            for (int b = 0; b < D / 16; b++) {
-                sm.o[warp][h][b * 16 + g] = s.o[0][b][i];
-                sm.o[warp][h][b * 16 + g + 8] = s.o[0][b][2 + i];
-            }
-            if (g == 0) {
-                sm.m[warp][h] = s.m[0][i];
-                sm.l[warp][h] = s.l[0][i];
-            }
-        }
-    }
-    __syncthreads();
-    const int used = min(DECODE_WARPS, pos / SUB_TOKENS + 1); /* warps that had a sub-block */
-    for (int i = threadIdx.x; i < n_heads * (D / 2); i += DECODE_WARPS * 32) {
+    for (int i = threadIdx.x; i < item.n_heads * (D / 2); i += DECODE_WARPS * 32) {
         const int h = i / (D / 2), at = i % (D / 2) * 2;
         float most = -CUDART_INF_F, sum = 0, x = 0, y = 0;
-        for (int w = 0; w < used; w++)
-            most = fmaxf(most, sm.m[w][h]);
-        for (int w = 0; w < used; w++) {
+#pragma unroll
+        for (int w = 0; w < DECODE_WARPS; w++)
+            most = w < used ? fmaxf(most, sm.m[w][h]) : most;
+#pragma unroll
+        for (int w = 0; w < DECODE_WARPS; w++) {
+            if (w >= used)
+                break;
             const float f = exp2f(sm.m[w][h] - most);
-            const float2 o = *(const float2 *)&sm.o[w][h][at];
+            const float2 o = *(const float2 *)(sm.o[w] + h * D + at);
             sum += f * sm.l[w][h];
             x += f * o.x;
             y += f * o.y;
         }
-        *(uint32_t *)(out + act_at(slot, (kv_head * group + h0 + h) * D + at, out_cap)) = pack2(x / sum, y / sum);
+        *(uint32_t *)(out + act_at(item.slot, (first_head + h) * D + at, out_cap)) = pack2(x / sum, y / sum);
+    }
+}
+
+template <int D>
+__global__ __launch_bounds__(DECODE_WARPS * 32, 2) void attention_decode_kernel(const attention a, const qkv_parts p,
+                                                                                const int *rows, const int *positions,
+                                                                                int items, bf16 *out, int out_cap)
+{
+    extern __shared__ __align__(1024) char smem_raw[];
+    decode_smem<D> &sm = *(decode_smem<D> *)smem_raw;
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, c = lane % 4;
+    const float scale = LOG2_E * rsqrtf((float)D);
+    decode_item<D> item, next, after, later;
+    stream<D> ring = {sm.kv[warp]};
+    new_heads<D> first;
+    turning<D> by;
+
+    /* The step's lists and what earlier steps left in the cache are there before this pass begins: no need to wait.  The
+     * new token's key and value are put in once they are known. */
+    const int stride = gridDim.x;
+    item.look(a, blockIdx.x, items, rows, positions);
+    next.look(a, blockIdx.x + stride, items, rows, positions);
+    after.look(a, blockIdx.x + 2 * stride, items, rows, positions);
+    item.find(a);
+    next.find(a);
+    ring.open(item);
+    ring.fill(a);
+    by.load(a, max(item.pos, 0));
+    grid_wait();
+    grid_release();
+    first.load(a, p, item);
+    for (int i = blockIdx.x; i < items; i += stride, item = next, next = after, after = later) {
+        const int first_head = item.kv_head * (a.heads / a.kv_heads) + item.h0, pos = item.pos;
+        bool goes_on = false; /* the next item's sub-blocks are being asked for */
+
+        auto refill = [&]() {
+            ring.fill(a);
+            if (!goes_on && ring.t > ring.pos) {
+                goes_on = true;
+                ring.open(next);
+                ring.fill(a);
+            }
+        };
+        after.find(a);
+        later.look(a, i + 3 * stride, items, rows, positions);
+        refill();
+        if (item.row < 0) {
+            first.load(a, p, next);
+            by.load(a, max(next.pos, 0));
+            continue;
+        }
+        new_token<D>(sm, a, p, item, first, by);
+        first.load(a, p, next);
+        by.load(a, max(next.pos, 0));
+        __syncthreads();
+
+        columns<D, 1> s;
+        const int limit[1][2] = {{pos, pos}};
+        for (int b = 0; b < D / 16; b++) {
+            s.q[0][b][0] = *(const uint32_t *)&sm.q[g][b * 16 + c * 2];
+            s.q[0][b][1] = *(const uint32_t *)&sm.q[g][b * 16 + c * 2 + 8];
+        }
+        s.clear();
+        for (int t = warp * SUB_TOKENS; t <= pos; t += DECODE_ROUND) {
+            bf16 *sub = (bf16 *)ring.take();
+            if (t + SUB_TOKENS > pos) {
+                for (int e = lane; e < D; e += 32) {
+                    sub[kv_element(pos - t, e, D)] = sm.k[e];
+                    sub[SUB_TOKENS * D + kv_element(pos - t, e, D)] = sm.v[e];
+                }
+                __syncwarp();
+            }
+            s.attend((const char *)sub, t, limit, pos, scale);
+            __syncwarp();
+            if (t + DECODE_ROUND <= pos) {
+                ring.release();
+                refill();
+            }
+        }
+        s.finish();
+        const bool is_used = warp * SUB_TOKENS <= pos;
+        if (is_used) {
+            float *o = (float *)sm.kv[warp][ring.used];
+            for (int j = 0; j < 2; j++) {
+                const int h = c * 2 + j;
+                if (h < item.n_heads) {
+                    for (int b = 0; b < D / 16; b++) {
+                        o[h * D + b * 16 + g] = s.o[0][b][j];
+                        o[h * D + b * 16 + g + 8] = s.o[0][b][2 + j];
+                    }
+                    if (g == 0) {
+                        sm.m[warp][h] = s.m[0][j];
+                        sm.l[warp][h] = s.l[0][j];
+                    }
+                }
+            }
+            if (lane == 0)
+                sm.o[warp] = o;
+        }
+        __syncthreads();
+        merge<D>(sm, item, first_head, out, out_cap);
+        __syncthreads(); /* the stages that held the outputs are free again */
+        if (is_used)
+            ring.release();
+        refill();
     }
 }
 
@@ -715,10 +861,10 @@ template <int D>
 static enum err_code run_decode(const struct attention *a, const struct qkv_parts *p, const int *row, const int *pos,
                                 int slots, bf16 *out, int out_cap, const struct gpu *g, struct err *e)
 {
-    const int groups = (a->heads / a->kv_heads + DECODE_HEADS - 1) / DECODE_HEADS;
+    const int groups = (a->heads / a->kv_heads + DECODE_HEADS - 1) / DECODE_HEADS, items = a->kv_heads * groups * slots;
 
-    return launch(g, "attention_decode", attention_decode_kernel<D>, dim3(a->kv_heads * groups, slots),
-                  DECODE_WARPS * 32, sizeof(decode_smem<D>), true, e, *a, *p, row, pos, out, out_cap);
+    return launch(g, "attention_decode", attention_decode_kernel<D>, dim3(items < 2 * g->sms ? items : 2 * g->sms),
+                  DECODE_WARPS * 32, sizeof(decode_smem<D>), true, e, *a, *p, row, pos, items, out, out_cap);
 }
 
 enum err_code attention_decode(const struct attention *a, const struct qkv_parts *p, const int *row, const int *pos,

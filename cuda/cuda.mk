@@ -48,7 +48,7 @@ GPU_PARTS := $(patsubst %.c,$(BUILD)/obj/%.o,$(wildcard src/base/*.c src/model/*
 	$(patsubst %,$(BUILD)/obj/tests/support/%.o,evaluation decode)
 GPU_LINK = $(CC) $(LDFLAGS) -Wl,--as-needed -Wl,-rpath,'$$ORIGIN'
 
-gpu-programs: cuda $(GPU_TEST) $(GPU_GOLDEN) $(GPU_BENCH) $(BUILD)/gpu/product-bench
+gpu-programs: cuda $(GPU_TEST) $(GPU_GOLDEN) $(GPU_BENCH) $(BUILD)/gpu/product-bench $(BUILD)/gpu/attention-bench
 
 $(BUILD)/gpu/parts.a: $(GPU_PARTS)
 	@mkdir -p $(@D)
@@ -65,7 +65,7 @@ $(GPU_GOLDEN): $(BUILD)/obj/tests/tools/golden.o $(BUILD)/gpu/parts.a $(CUDA_SO)
 $(GPU_BENCH): $(BUILD)/obj/tests/gpu/tool/bench_main.o $(BUILD)/obj/src/cli/bench_device.o $(BUILD)/gpu/parts.a $(CUDA_SO)
 	$(GPU_LINK) -Wl,--whole-archive $(BUILD)/gpu/parts.a -Wl,--no-whole-archive $(filter %.o,$^) $(LIBS) -o $@
 
-$(BUILD)/gpu/product-bench: $(BUILD)/cuda/tests/gpu/tool/product_bench.o $(CUDA_OBJS) $(BUILD)/gpu/parts.a
+$(BUILD)/gpu/product-bench $(BUILD)/gpu/attention-bench: $(BUILD)/gpu/%-bench: $(BUILD)/cuda/tests/gpu/tool/%_bench.o $(CUDA_OBJS) $(BUILD)/gpu/parts.a
 	$(GPU_LINK) $^ $(CUDA_LIBS) $(LIBS) -o $@
 
 test-gpu: gpu-programs ## kernels and the whole backend against their references; skips where no card is

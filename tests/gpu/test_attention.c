@@ -239,6 +239,36 @@ static void check_shape(struct gpu_test_run *t, int heads, int kv_heads, int d, 
     }
 }
 
+/* So many slots that blocks take several in turn: each gives what it gives among few. */
+static void many_slots(struct gpu_test_run *t)
+{
+    enum { TIMES = 45, SLOTS = TIMES * (MAX_ROWS + 1), CAP = (SLOTS + 7) / 8 * 8 };
+    static const int lengths[MAX_ROWS] = {1, 16, 90, 17, 64, 129, 300, 610};
+    struct scene s = {.rows = MAX_ROWS};
+    int from[MAX_ROWS] = {0}, to[MAX_ROWS], row[SLOTS], pos[SLOTS];
+
+    memcpy(s.length, lengths, sizeof lengths);
+    make_scene(t, &s, 16, 4, 128, 16, true);
+    for (int r = 0; r < s.rows; r++)
+        to[r] = s.length[r] - 1;
+    feed(t, &s, from, to, false);
+    for (int i = 0; i < SLOTS; i++) {
+        row[i] = i % (MAX_ROWS + 1) == 2 + i / 200 ? -1 : i % (MAX_ROWS + 1) % MAX_ROWS;
+        pos[i] = row[i] < 0 ? 0 : s.length[row[i]] - 1;
+    }
+    const bf16 *all = decode(t, &s, row, pos, SLOTS, CAP);
+    check_out(t, &s, "decode of many", row, pos, MAX_ROWS + 1, all, CAP);
+    for (int r = 0; r < s.rows; r++) {
+        const int at = s.length[r] - 1;
+        const bf16 *one = decode(t, &s, &r, &at, 1, 8);
+        for (int i = 0; i < SLOTS; i++)
+            for (int c = 0; c < s.heads * s.d && row[i] == r; c++)
+                if (!gpu_expect(t, one[ref_act_at(0, c, 8)] == all[ref_act_at(i, c, CAP)],
+                                "row %d alone differs from slot %d at column %d", r, i, c))
+                    break;
+    }
+}
+
 static void shapes(struct gpu_test_run *t)
 {
     check_shape(t, 16, 4, 128, 16, true);
@@ -267,4 +297,5 @@ static void long_row(struct gpu_test_run *t)
 const struct gpu_test attention_tests[] = {{"attention/matches_the_reference", shapes},
                                            {"attention/wide_groups_of_heads", wide_groups},
                                            {"attention/long_rows", long_row},
+                                           {"attention/many_slots_in_turn", many_slots},
                                            {NULL, NULL}};
