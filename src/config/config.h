@@ -32,6 +32,7 @@ struct engine_config {
     int rows;            /* most requests decoded at once; 0 = the backend's own choice */
     int block_tokens;    /* tokens in a KV block */
     int step_tokens;     /* most prompt tokens in a step; 0 = the backend's own choice */
+    int step_latency_ms; /* most that rows which decode wait for prompts in the same step, about; 0 = no limit */
     int kv_memory_mb;    /* 0: cpu 1,024 MiB at most a quarter of memory; cuda gpu_memory_fraction of what is free */
     double gpu_memory_fraction;
     int device;  /* CUDA ordinal */

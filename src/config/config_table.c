@@ -65,6 +65,9 @@ const struct config_key config_keys[] = {
      "Size of a KV block; a power of two."},
     {"engine.step_tokens", INT(engine.step_tokens), "0", 0, 65536, NULL, "tokens",
      "Most prompt tokens fed in one step beside the running rows; 0: the backend's choice."},
+    {"engine.step_latency_ms", INT(engine.step_latency_ms), "0", 0, 60000, NULL, "ms",
+     "Prompts are fed in such pieces that a step with running rows takes about so long at most; 0: step_tokens alone "
+     "bounds them."},
     {"engine.kv_memory_mb", INT(engine.kv_memory_mb), "0", 0, 4194304, NULL, "MiB",
      "Memory of the KV cache; 0: on a card what gpu_memory_fraction leaves, on the CPU 1024 and at most a quarter "
      "of the memory."},

@@ -1,5 +1,6 @@
 #include "cpu/cpu_backend.h"
 
+#include "base/clock.h"
 #include "cpu/forward.h"
 #include "cpu/kernels.h"
 #include "cpu/pool.h"
@@ -54,6 +55,7 @@ struct backend {
     struct step_token *results;   /* [rows], of the step not yet collected */
     int n_results;
     bool pending;
+    int64_t busy_ns; /* in steps */
 };
 
 /* --- probe and open --- */
@@ -419,9 +421,11 @@ static enum err_code cpu_step(struct backend *b, const struct step_row *rows, in
             b->picks[n_picks++] = (struct pick){.row = r, .out = &b->results[i]};
         }
     }
+    const int64_t begin = clock_mono_ns();
     if (n_tokens > 0)
         forward_run(b->forward, b->tokens, n_tokens, b->logits, n_picks, b->vocab);
     pool_run(b->pool, pick_task, b, n_picks);
+    b->busy_ns += clock_mono_ns() - begin;
     b->n_results = n;
     b->pending = true;
     return ERR_OK;
@@ -440,6 +444,11 @@ static enum err_code cpu_collect(struct backend *b, struct step_token *out, int 
     b->pending = false;
     *ready = true;
     return ERR_OK;
+}
+
+static double cpu_busy_seconds(const struct backend *b)
+{
+    return (double)b->busy_ns * 1e-9;
 }
 
 /* --- checks --- */
@@ -515,4 +524,5 @@ const struct backend_ops backend_cpu_ops = {
     .collect = cpu_collect,
     .logits = cpu_logits,
     .distribution = cpu_distribution,
+    .busy_seconds = cpu_busy_seconds,
 };

@@ -28,6 +28,7 @@
 
 #include "base/clock.h"
 #include "engine/kv_pool.h"
+#include "engine/pace.h"
 #include "engine/prefix.h"
 #include "engine/repetition.h"
 #include "engine/sampling.h"
@@ -61,7 +62,8 @@ struct flight_row {
 
 /* A step queued and not collected. */
 struct flight {
-    int n;
+    int n, fed; /* fed: prompt tokens */
+    bool decodes;
     struct flight_row *rows;
 };
 
@@ -72,6 +74,9 @@ struct engine {
     struct engine_options options;
     int32_t eos[MODEL_MAX_EOS];
     int block_shift;
+
+    struct pace pace;
+    double busy_seconds; /* of the backend, at the last collection */
 
     struct kv_pool *pool;
     struct prefix *prefix;
@@ -179,6 +184,7 @@ enum err_code engine_open(struct engine **out, const struct backend_ops *ops, st
     for (int i = 0; i < o->n_eos; i++)
         en->eos[i] = o->eos[i];
     en->options.eos = en->eos;
+    en->pace.limit = ops->busy_seconds ? o->step_seconds : 0;
     while (1 << en->block_shift < en->info.block_tokens)
         en->block_shift++;
     en->next_deadline_ns = INT64_MAX;
@@ -752,10 +758,21 @@ static enum err_code grow_row(struct engine *en, struct row *row, bool *granted,
     return en->ops->grow(en->backend, id, &block, 1, e);
 }
 
+/* Does a row decode in the next step? */
+static bool decodes(const struct engine *en)
+{
+    for (int i = 0; i < en->n_running; i++) {
+        const struct row *row = &en->rows[en->running[i]];
+        if (row->pos >= row->n_join && row->pos + 1 < row->max_length)
+            return true;
+    }
+    return false;
+}
+
 /* Who does what in the next step: *n rows in en->plan; none while starved. */
 static enum err_code make_plan(struct engine *en, int *n, struct err *e)
 {
-    int budget = en->info.step_tokens;
+    int budget = pace_budget(&en->pace, en->info.step_tokens, decodes(en));
 
     *n = 0;
     en->starved = false;
@@ -797,9 +814,13 @@ static enum err_code queue_step(struct engine *en, int n, struct err *e)
     en->stats.steps++;
     en->stats.rows_in_steps += (uint64_t)n;
     f->n = n;
+    f->fed = 0;
+    f->decodes = false;
     for (int i = 0; i < n; i++) {
         struct row *row = &en->rows[en->plan[i].row];
         const int fed = en->plan[i].n_tokens;
+        f->fed += fed;
+        f->decodes |= fed == 0;
         f->rows[i] = (struct flight_row){.row = en->plan[i].row, .generation = row->generation};
         row->pos += fed > 0 ? fed : 1;
         if (fed > 0)
@@ -842,6 +863,15 @@ static enum err_code take_token(struct engine *en, struct row *row, const struct
     return ERR_OK;
 }
 
+static void learn_pace(struct engine *en, const struct flight *f)
+{
+    if (en->pace.limit <= 0)
+        return;
+    const double busy = en->ops->busy_seconds(en->backend);
+    pace_learn(&en->pace, f->fed, f->decodes, busy - en->busy_seconds);
+    en->busy_seconds = busy;
+}
+
 static enum err_code collect_one(struct engine *en, bool wait, bool *ready, struct err *e)
 {
     const struct flight *f = &en->flights[en->first_flight];
@@ -850,6 +880,7 @@ static enum err_code collect_one(struct engine *en, bool wait, bool *ready, stru
     if (rc != ERR_OK || !*ready)
         return rc;
     const int64_t now = clock_mono_ns();
+    learn_pace(en, f);
     en->first_flight = (en->first_flight + 1) % en->info.run_ahead;
     en->n_flights--;
     for (int i = 0; i < f->n; i++) {

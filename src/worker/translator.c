@@ -86,6 +86,7 @@ static enum err_code open_engine(struct translator *t, const struct config *cfg,
     struct engine_options o = {.max_requests = max_requests,
                                .max_sequence = t->limits.max_sequence,
                                .prefix_cache = cfg->engine.prefix_cache,
+                               .step_seconds = cfg->engine.step_latency_ms * 1e-3,
                                .eos = eos,
                                .n_eos = all_ends(t, eos),
                                .weights_key = hash_bytes(t->model->digest, strlen(t->model->digest), 0)};

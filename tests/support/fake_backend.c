@@ -28,6 +28,7 @@ struct fake_row {
 
 struct queued {
     int n;
+    double seconds;
     int64_t ready_ns;
     struct step_token *tokens;
 };
@@ -43,6 +44,7 @@ struct backend {
     int64_t last_ready_ns;
     long fail_in; /* steps until the device is gone; -1 = never */
     struct fake_counts counts;
+    double busy_seconds;
 };
 
 static struct fake_options next_options;
@@ -409,6 +411,7 @@ static struct step_token advance(struct backend *b, const struct step_row *s)
 static enum err_code fake_step(struct backend *b, const struct step_row *rows, int n, struct err *e)
 {
     int fed = 0;
+    bool decodes = false;
 
     if (b->fail_in == 0)
         return err_set(e, ERR_DEVICE, ERR_STOP, "fake device: it has fallen off the bus");
@@ -417,6 +420,7 @@ static enum err_code fake_step(struct backend *b, const struct step_row *rows, i
     require(b->n_queued < b->o.run_ahead, "more than %d steps ahead", b->o.run_ahead);
     for (int i = 0; i < n; i++) {
         fed += rows[i].n_tokens;
+        decodes |= rows[i].n_tokens == 0;
         for (int k = 0; k < i && b->o.rows <= 64; k++)
             require(rows[k].row != rows[i].row, "row %d twice in a step", rows[i].row);
     }
@@ -430,6 +434,9 @@ static enum err_code fake_step(struct backend *b, const struct step_row *rows, i
         q->ready_ns = (now > b->last_ready_ns ? now : b->last_ready_ns) + b->o.step_ns;
         b->last_ready_ns = q->ready_ns;
     }
+    q->seconds = b->o.step_seconds + fed * b->o.token_seconds;
+    if (decodes && b->counts.steps >= 100 && fed > b->counts.most_fed_beside)
+        b->counts.most_fed_beside = fed;
     b->counts.steps++;
     return ERR_OK;
 }
@@ -451,9 +458,15 @@ static enum err_code fake_collect(struct backend *b, struct step_token *out, int
             ;
     }
     memcpy(out, q->tokens, (size_t)q->n * sizeof out[0]);
+    b->busy_seconds += q->seconds;
     b->first = (b->first + 1) % b->o.run_ahead;
     b->n_queued--;
     return ERR_OK;
+}
+
+static double fake_busy_seconds(const struct backend *b)
+{
+    return b->busy_seconds;
 }
 
 static enum err_code fake_logits(struct backend *b, const int32_t *tokens, int n, int last, int chunk, float *out,
@@ -482,5 +495,6 @@ const struct backend_ops fake_backend_ops = {.abi = BACKEND_ABI,
                                              .copy_block = fake_copy_block,
                                              .step = fake_step,
                                              .collect = fake_collect,
+                                             .busy_seconds = fake_busy_seconds,
                                              .logits = fake_logits,
                                              .distribution = fake_distribution};

@@ -30,7 +30,8 @@ struct fake_options {
     int fail_after_steps;  /* step() fails for good after so many; 0 = never */
     bool decode_rounds;    /* as in struct backend_info; no row may be given a decoded position then */
     bool trusting;         /* blocks are not read back: for measurements, where the engine is to cost next to nothing */
-    int64_t step_ns;       /* how long a step takes; 0 = until it is waited for, so tokens come as late as they may */
+    double step_seconds, token_seconds; /* what busy_seconds() counts a step and each of its prompt tokens */
+    int64_t step_ns; /* how long a step takes; 0 = until it is waited for, so tokens come as late as they may */
     /* Instead of the hash: the token after tokens[0..n), as read back from the blocks; FAKE_BAD_ROW: the row ends
      * BACKEND_END_BAD. */
     int32_t (*next)(void *arg, const int32_t *tokens, int n, const struct sampling *s);
@@ -45,6 +46,7 @@ struct fake_counts {
     int joined; /* rows that are in now */
     uint64_t joins, leaves, grows, copies, steps, fed, decoded;
     int max_joined;
+    int most_fed_beside; /* prompt tokens in a step in which rows decoded, since the 100th step */
 };
 
 extern const struct backend_ops fake_backend_ops;
