@@ -37,9 +37,30 @@ static enum err_code properties(int index, struct cudaDeviceProp *p, struct err 
     return gpu_check(cudaGetDeviceProperties(p, index), "cannot read the card's properties", e);
 }
 
+/* "580.159.04", from the line "NVRM version: NVIDIA UNIX ... Kernel Module  580.159.04  Release Build ..."; "unknown" where
+ * the kernel does not say. */
+static void driver_version(char *version, size_t cap)
+{
+    FILE *f = fopen("/proc/driver/nvidia/version", "r");
+    char line[256], word[64];
+
+    (void)snprintf(version, cap, "unknown");
+    if (f && fgets(line, sizeof line, f))
+        for (const char *at = line; sscanf(at, " %63s", word) == 1; at = strstr(at, word) + strlen(word)) {
+            int major, minor;
+            if (sscanf(word, "%d.%d", &major, &minor) == 2) {
+                (void)snprintf(version, cap, "%s", word);
+                break;
+            }
+        }
+    if (f)
+        (void)fclose(f); /* it was only read */
+}
+
 enum err_code gpu_describe(int index, char *text, size_t cap, struct err *e)
 {
     struct cudaDeviceProp p;
+    char version[64];
     int driver = 0;
     enum err_code rc = properties(index, &p, e);
 
@@ -51,8 +72,9 @@ enum err_code gpu_describe(int index, char *text, size_t cap, struct err *e)
         return err_set(e, ERR_UNSUPPORTED, ERR_STOP,
                        "cuda: %s has compute capability %d.%d, at least 8.0 is needed (bf16 products)", p.name, p.major,
                        p.minor);
-    (void)snprintf(text, cap, "%s, driver for CUDA %d.%d, compute capability %d.%d, %d multiprocessors, %.1f GiB",
-                   p.name, driver / 1000, driver % 1000 / 10, p.major, p.minor, p.multiProcessorCount,
+    driver_version(version, sizeof version);
+    (void)snprintf(text, cap, "%s, driver %s for CUDA %d.%d, compute capability %d.%d, %d multiprocessors, %.1f GiB",
+                   p.name, version, driver / 1000, driver % 1000 / 10, p.major, p.minor, p.multiProcessorCount,
                    (double)p.totalGlobalMem / (1 << 30));
     return ERR_OK;
 }

@@ -36,7 +36,7 @@ MUST_CHECK enum err_code gpu_check(cudaError_t rc, const char *what, struct err 
 /* After a launch: its own error, and with g->careful that of its run. */
 MUST_CHECK enum err_code gpu_launched(const struct gpu *g, cudaError_t rc, const char *kernel, struct err *e);
 
-/* "NVIDIA H200, driver 580.159, compute capability 9.0, 139.8 GiB" */
+/* "NVIDIA H200, driver 580.159.04 for CUDA 13.0, compute capability 9.0, 132 multiprocessors, 139.8 GiB" */
 MUST_CHECK enum err_code gpu_describe(int index, char *text, size_t cap, struct err *e);
 
 #ifdef __cplusplus
