@@ -815,3 +815,87 @@ Test(consumer, a_log_that_was_cut_is_read_from_its_new_start_and_the_gap_is_coun
     cr_expect_eq(kafka_case_committed(&kc, 0), FIRST + CUT + LARGE);
     kafka_case_close(&kc);
 }
+
+/* ---- polls that are late ---- */
+
+/* Every job of [first, first + n) comes, and is finished. */
+static void take_numbers(struct member *m, int first, int n)
+{
+    unsigned char seen[200] = {0};
+
+    for (int missing = n; missing > 0;) {
+        struct record *r = next(m);
+        int k = kafka_case_number(r) - first;
+
+        missing -= k >= 0 && k < n && !seen[k];
+        if (k >= 0 && k < n)
+            seen[k] = 1;
+        finish(m, r);
+    }
+}
+
+Test(consumer, an_evicted_member_comes_back_by_itself, .timeout = 60)
+{
+    struct kafka_case kc;
+    struct member m;
+
+    kafka_case_open(&kc, 1);
+    kc.k.max_poll_interval_ms = 3500;
+    kafka_case_submit(&kc, 0, 10, 0);
+    join(&m, &kc);
+    take_numbers(&m, 0, 10);
+    turn(&m, 50);
+    turn(&m, 50);
+    nanosleep(&(struct timespec){4, 500 * NS_PER_MS}, NULL); /* the loop stands still: that is the fault */
+    kafka_case_submit(&kc, 10, 10, 0);
+    take_numbers(&m, 10, 10);
+    cr_assert_eq(m.s.lost_partitions, 1);
+    cr_assert_eq(m.s.rebalances, 2);
+    leave(&m);
+    cr_assert_eq(kafka_case_committed(&kc, 0), 20);
+    kafka_case_close(&kc);
+}
+
+Test(consumer, a_poll_gap_over_the_session_timeout_costs_nothing, .timeout = 60)
+{
+    struct kafka_case kc;
+    struct member m;
+
+    kafka_case_open(&kc, 1);
+    kc.k.max_poll_interval_ms = 20000;
+    kafka_case_submit(&kc, 0, 10, 0);
+    join(&m, &kc);
+    take_numbers(&m, 0, 10);
+    nanosleep(&(struct timespec){4, 500 * NS_PER_MS}, NULL); /* the session is 3.2 s, the library keeps it */
+    kafka_case_submit(&kc, 10, 10, 0);
+    take_numbers(&m, 10, 10);
+    cr_assert_eq(m.s.lost_partitions, 0);
+    cr_assert_eq(m.s.rebalances, 1);
+    leave(&m);
+    cr_assert_eq(kafka_case_committed(&kc, 0), 20);
+    kafka_case_close(&kc);
+}
+
+Test(consumer, stops_while_another_joins_are_bounded, .timeout = 60)
+{
+    struct kafka_case kc;
+    struct member a, b;
+
+    kafka_case_open(&kc, 2);
+    for (int round = 0; round < 5; round++) {
+        join(&a, &kc);
+        for (int i = 0; i < 100 && !(round % 2 && a.s.joined); i++)
+            turn(&a, 10);
+        join(&b, &kc);
+        for (int i = 0; i < 10 * round; i++) { /* somewhere in the rebalance */
+            turn(&a, 5);
+            turn(&b, 5);
+        }
+        int64_t t0 = clock_mono_ns();
+        leave(&a);
+        cr_assert_lt(clock_mono_ns() - t0, 6 * NS_PER_S);
+        leave(&b);
+        cr_assert_lt(clock_mono_ns() - t0, 12 * NS_PER_S);
+    }
+    kafka_case_close(&kc);
+}

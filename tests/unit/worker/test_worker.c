@@ -684,3 +684,157 @@ Test(worker, broker_that_is_not_there_at_start_is_waited_for_and_a_stop_honoured
     cr_assert_lt(clock_mono_ns() - begin, 5 * NS_PER_S);
     worker_case_close(&wc);
 }
+
+/* ---- bounds, when nothing can be published ---- */
+
+static void get_stats(struct worker_case *c, struct consumer_stats *s)
+{
+    memset(s, 0, sizeof *s);
+    pthread_mutex_lock(&c->w->view_lock);
+    if (c->w->consumer)
+        consumer_get_stats(c->w->consumer, s);
+    pthread_mutex_unlock(&c->w->view_lock);
+}
+
+static bool has_read(struct worker_case *c, int n)
+{
+    struct consumer_stats s;
+
+    get_stats(c, &s);
+    return s.records >= n;
+}
+
+static void refuse_produce(struct worker_case *c, bool refused)
+{
+    rd_kafka_mock_cluster_t *mock = embedded_cluster(c->broker);
+
+    if (!refused)
+        rd_kafka_mock_clear_request_errors(mock, 0 /* Produce */);
+    for (int i = 0; refused && i < 2000; i++)
+        rd_kafka_mock_push_request_errors(mock, 0, 1, RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED);
+}
+
+Test(worker, bytes_of_jobs_whose_dead_letters_are_refused_stay_within_the_window)
+{
+    enum { N = 20, BYTES = 300000, WINDOW = 2 << 20 };
+    struct outgoing o[N];
+    struct consumer_stats s;
+    struct seen *d;
+    char *value = malloc(BYTES);
+    unsigned x = 1;
+
+    for (int i = 0; i < BYTES; i++)
+        value[i] = (char)(((x = x * 1664525u + 1013904223u) >> 24) | 1); /* no encoding that we know */
+    value[0] = 'x';
+    worker_case_open(&wc, (const char *const[]){"delivery.max_in_flight_mb=2", "limits.max_record_bytes=1000000",
+                                                "limits.max_text_bytes=1000000", NULL});
+    for (int i = 0; i < N; i++) {
+        o[i] = worker_case_value(value, BYTES);
+        o[i].partition = i % 2;
+    }
+    worker_case_send(&wc, o, N);
+    refuse_produce(&wc, true);
+    worker_case_start(&wc);
+    worker_case_until(&wc, has_read, WINDOW / BYTES + 1, "a full window");
+    worker_case_until(&wc, is_unready, 0, "not ready");
+    nanosleep(&(struct timespec){1, 0}, NULL); /* nothing more may come, which has no event */
+    get_stats(&wc, &s);
+    cr_assert_leq(s.in_flight_bytes, WINDOW + BYTES + 1000);
+    cr_assert_eq(s.records, WINDOW / BYTES + 1, "%lld records were read", (long long)s.records);
+    cr_assert_eq(s.commits, 0);
+    refuse_produce(&wc, false);
+    worker_case_until(&wc, worker_case_has_finished, N, "all of them, once it is allowed");
+    worker_case_stop(&wc);
+    cr_assert_eq(wc.rc, ERR_OK, "%s", wc.e.msg);
+    int n_d = worker_case_read(&wc, true, N, 5000, &d);
+    cr_assert_eq(n_d, N);
+    cr_assert_eq(count_code(d, n_d, "UNDECODABLE"), N);
+    free(d);
+    free(value);
+    worker_case_close(&wc);
+}
+
+Test(worker, retries_without_end_stop_the_intake_at_the_window)
+{
+    enum { N = 600, WINDOW = 64 };
+    struct consumer_stats s;
+    struct seen *r;
+
+    worker_case_open(&wc, (const char *const[]){"delivery.max_in_flight_jobs=64", NULL});
+    worker_case_jobs(&wc, "job", N);
+    refuse_produce(&wc, true);
+    worker_case_start(&wc);
+    worker_case_until(&wc, has_read, WINDOW, "a full window");
+    worker_case_until(&wc, is_unready, 0, "not ready");
+    nanosleep(&(struct timespec){1, 0}, NULL);
+    get_stats(&wc, &s);
+    cr_assert_eq(s.records, WINDOW);
+    cr_assert_eq(s.in_flight_jobs, WINDOW);
+    cr_assert_eq(s.commits, 0);
+    refuse_produce(&wc, false);
+    worker_case_until(&wc, worker_case_has_results, N, "all of them, once it is allowed");
+    worker_case_stop(&wc);
+    int n_r = worker_case_read(&wc, false, N, 5000, &r);
+    expect_all(r, n_r, "job", N);
+    free(r);
+    worker_case_close(&wc);
+}
+
+static bool has_commit_errors(struct worker_case *c, int n)
+{
+    struct consumer_stats s;
+
+    get_stats(c, &s);
+    return s.commit_errors >= n;
+}
+
+static bool has_no_lag(struct worker_case *c, int n)
+{
+    struct consumer_stats s;
+
+    get_stats(c, &s);
+    return s.lag == n;
+}
+
+Test(worker, failing_commits_make_no_dead_letters_and_end_no_thread)
+{
+    enum { N = 50 };
+    struct seen *d;
+
+    worker_case_open(&wc, NULL);
+    worker_case_start(&wc);
+    worker_case_until(&wc, worker_case_is_ready, 0, "ready");
+    for (int i = 0; i < 40; i++)
+        rd_kafka_mock_push_request_errors(embedded_cluster(wc.broker), 8 /* OffsetCommit */, 1,
+                                          RD_KAFKA_RESP_ERR_INVALID_COMMIT_OFFSET_SIZE);
+    worker_case_jobs(&wc, "job", N);
+    worker_case_until(&wc, has_commit_errors, 5, "commits fail");
+    worker_case_until(&wc, worker_case_has_results, N, "results all the same");
+    cr_assert_eq(worker_case_get(&wc, "/live", NULL, 0), 200);
+    rd_kafka_mock_clear_request_errors(embedded_cluster(wc.broker), 8);
+    worker_case_until(&wc, has_no_lag, 0, "committed in the end");
+    worker_case_stop(&wc);
+    cr_assert_eq(wc.rc, ERR_OK, "%s", wc.e.msg);
+    cr_assert_eq(worker_case_read(&wc, true, 0, 0, &d), 0);
+    cr_assert_eq(worker_case_committed(&wc, 0) + worker_case_committed(&wc, 1), N);
+    free(d);
+    worker_case_close(&wc);
+}
+
+Test(worker, stop_while_no_broker_answers_is_bounded)
+{
+    for (int round = 0; round < 3; round++) {
+        worker_case_open(&wc, (const char *const[]){"delivery.drain_timeout_ms=1000", NULL});
+        wc.fake.step_ns = 5 * NS_PER_MS;
+        worker_case_jobs(&wc, "job", 100);
+        worker_case_start(&wc);
+        worker_case_until(&wc, worker_case_has_results, 5 + 20 * round, "under way");
+        rd_kafka_mock_broker_set_down(embedded_cluster(wc.broker), 1);
+        int64_t begin = clock_mono_ns();
+        worker_case_stop(&wc);
+        cr_assert_lt(clock_mono_ns() - begin, 15 * NS_PER_S, "drain, closing, and nothing else");
+        cr_assert(wc.rc == ERR_OK || wc.rc == ERR_TIMEOUT, "%s", wc.e.msg);
+        rd_kafka_mock_broker_set_up(embedded_cluster(wc.broker), 1);
+        worker_case_close(&wc);
+    }
+}
