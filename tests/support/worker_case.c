@@ -184,6 +184,7 @@ static void see(struct seen *s, const struct record *r, bool dead, struct codec 
     char number[32];
 
     memset(s, 0, sizeof *s);
+    s->timestamp_ms = r->timestamp_ms;
     s->value_size = r->value ? r->value_size : SIZE_MAX;
     copy_text(s->value, sizeof s->value, r->value, r->value ? r->value_size : 0);
     copy_header(s->trace, sizeof s->trace, r, "traceparent");

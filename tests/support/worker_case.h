@@ -46,7 +46,7 @@ struct seen {
     char status[16]; /* of a result */
     bool has_translation;
     char topic[64]; /* source, as its headers say */
-    int64_t offset;
+    int64_t offset, timestamp_ms;
     int partition;
     size_t value_size; /* SIZE_MAX = null */
     char value[96];    /* its beginning */

@@ -15,7 +15,7 @@
  * side does: which records are reported how, and that offsets follow.  What a reader sees is shown by
  * tests/integration/test_exactly_once.sh and the chaos runs against a real Kafka. */
 
-enum { JOBS = 40, PRODUCE = 0, ADD_OFFSETS = 25, END_TXN = 26 };
+enum { JOBS = 40, PRODUCE = 0, ADD_OFFSETS = 25, END_TXN = 26, TXN_OFFSET_COMMIT = 28 };
 
 struct rig {
     struct kafka_case kc;
@@ -290,5 +290,64 @@ Test(transaction, consumer_that_has_ended_fails_what_is_sent_at_once, .timeout =
     until_reported(&rig);
     cr_assert_lt(clock_mono_ns() - begun, 5 * NS_PER_S);
     cr_assert_eq(rig.retry[0] + rig.retry[1] + rig.retry[2], 3);
+    rig_close(&rig);
+}
+
+/* The coordinator refuses one of the steps for longer than a transaction may last, then it is well again. */
+static void coordinator_is_away(int api)
+{
+    struct publisher_stats s = {.rebuilds = 0};
+    int64_t begun;
+
+    rig_open(&rig);
+    send_job(&rig, 39); /* one that goes well first, so that the producer is warm */
+    until_reported(&rig);
+    for (int i = 0; i < 1000; i++)
+        rd_kafka_mock_push_request_errors(rig.kc.mock, (int16_t)api, 1, RD_KAFKA_RESP_ERR_COORDINATOR_NOT_AVAILABLE);
+    for (int i = 0; i < 10; i++)
+        send_job(&rig, i);
+    begun = clock_mono_ns();
+    while (s.rebuilds + s.aborts == 0 && clock_mono_ns() - begun < 30 * NS_PER_S) {
+        publisher_turn(rig.p, 5);
+        publisher_get_stats(rig.p, &s);
+    }
+    cr_assert_geq(s.rebuilds + s.aborts, 1, "bounded by the transaction's time");
+    cr_assert_eq(rig.n_ok, 1, "nothing is taken for committed");
+    rd_kafka_mock_clear_request_errors(rig.kc.mock, (int16_t)api);
+    until_reported(&rig);
+    cr_assert_eq(rig.n_ok, 1);
+    for (int i = 0; i < 10; i++)
+        send_job(&rig, i);
+    until_reported(&rig);
+    cr_assert_eq(rig.n_ok, 11);
+    rig_close(&rig);
+}
+
+Test(transaction, coordinator_that_is_away_at_the_commit_costs_the_producer_and_no_record, .timeout = 90)
+{
+    coordinator_is_away(END_TXN);
+}
+
+Test(transaction, coordinator_that_takes_no_offsets_costs_the_transaction_and_no_record, .timeout = 90)
+{
+    coordinator_is_away(TXN_OFFSET_COMMIT);
+}
+
+Test(transaction, out_of_order_sequence_is_over_in_five_seconds, .timeout = 60)
+{
+    rig_open(&rig);
+    send_job(&rig, 39);
+    until_reported(&rig);
+    rd_kafka_mock_push_request_errors(rig.kc.mock, PRODUCE, 1, RD_KAFKA_RESP_ERR_OUT_OF_ORDER_SEQUENCE_NUMBER);
+    int64_t begun = clock_mono_ns();
+    for (int i = 0; i < 10; i++)
+        send_job(&rig, i);
+    until_reported(&rig);
+    for (int i = 0; i < 10; i++)
+        if (!rig.ok[i])
+            send_job(&rig, i);
+    until_reported(&rig);
+    cr_assert_eq(rig.n_ok, 11);
+    cr_assert_lt(clock_mono_ns() - begun, 5 * NS_PER_S);
     rig_close(&rig);
 }

@@ -124,6 +124,7 @@ Test(worker, poison_among_good_jobs_stops_nothing_and_each_lands_where_it_belong
         cr_assert_str_eq(d[i].topic, wc.cfg.kafka.request_topic);
         cr_assert_geq(d[i].offset, 0);
         nulls += d[i].value_size == SIZE_MAX;
+        cr_assert_lt(llabs(clock_wall_ms() - d[i].timestamp_ms), 60000, "a dead letter has the time of its writing");
         empties += d[i].value_size == 0;
         huges += d[i].value_size == HUGE_BYTES;
     }
@@ -837,4 +838,26 @@ Test(worker, stop_while_no_broker_answers_is_bounded)
         rd_kafka_mock_broker_set_up(embedded_cluster(wc.broker), 1);
         worker_case_close(&wc);
     }
+}
+
+Test(worker, no_record_is_read_after_a_stop)
+{
+    struct consumer_stats at_100_ms, later;
+
+    worker_case_open(&wc, (const char *const[]){"delivery.max_in_flight_jobs=40", NULL});
+    wc.fake.step_ns = 20 * NS_PER_MS;
+    worker_case_jobs(&wc, "job", 1000);
+    worker_case_start(&wc);
+    worker_case_until(&wc, worker_case_has_results, 10, "under load");
+    worker_stop(wc.w);
+    nanosleep(&(struct timespec){0, 100 * NS_PER_MS}, NULL); /* what the stop may take to be noticed */
+    get_stats(&wc, &at_100_ms);
+    cr_assert_gt(at_100_ms.in_flight_jobs, 0, "it drains");
+    nanosleep(&(struct timespec){0, 100 * NS_PER_MS}, NULL); /* results come, so there is room */
+    get_stats(&wc, &later);
+    if (later.records > 0) /* else it has ended already */
+        cr_assert_eq(later.records, at_100_ms.records);
+    worker_case_wait(&wc);
+    cr_assert_eq(wc.rc, ERR_OK, "%s", wc.e.msg);
+    worker_case_close(&wc);
 }
