@@ -1,6 +1,7 @@
 # The CUDA backend: one shared library beside the binary, built where nvcc is.  It needs nothing but the toolkit's
 # compiler and headers: every kernel is here.  Code for 8.0 runs on 8.6 and 8.9 too; NVCC_ARCHS=90a builds for one
-# kind of card only, which is quicker.
+# kind of card only, which is quicker.  LATE=1 BUILD=build/late makes kernels that dawdle once their successor may start:
+# tests of theirs find a kernel that reads before it waits.
 
 CUDA_SO    := $(BUILD)/translate-worker-cuda.so
 NVCC_ARCHS ?= 80 90a 100 120
@@ -21,7 +22,7 @@ CUDA_OBJS := $(CUDA_SRC:%.c=$(BUILD)/cuda/%.o) $(CUDA_CU:%.cu=$(BUILD)/cuda/%.o)
 CUDA_LIBS := -L$(CUDA_HOME)/lib64 -lcudart_static -ldl -lrt -lpthread
 CUDA_CFLAGS := $(filter-out -fsanitize%,$(CFLAGS)) -fPIC -fvisibility=hidden -isystem $(CUDA_HOME)/include
 NVCC_FLAGS := -std=c++17 -O3 -lineinfo -I. -Isrc --threads 2 -Xcompiler -fPIC,-fvisibility=hidden,-fno-exceptions,-fno-threadsafe-statics,-Wall,-Wextra \
-	$(if $(WERROR),-Werror all-warnings) $(foreach a,$(NVCC_ARCHS),-gencode arch=compute_$(a),code=sm_$(a))
+	$(if $(WERROR),-Werror all-warnings) $(if $(LATE),-DCUDA_TEST_LATE) $(foreach a,$(NVCC_ARCHS),-gencode arch=compute_$(a),code=sm_$(a))
 
 cuda: $(CUDA_SO)
 

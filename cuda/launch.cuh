@@ -22,6 +22,10 @@ __device__ __forceinline__ void grid_release()
 #if __CUDA_ARCH__ >= 900
     cudaTriggerProgrammaticLaunchCompletion();
 #endif
+#ifdef CUDA_TEST_LATE
+    /* Up to 8 us of doing nothing: the successor is on the card by now, and what it reads too early is still the old. */
+    __nanosleep(((unsigned)clock() ^ (blockIdx.x + 31 * blockIdx.y) * 2654435761u) % 8192);
+#endif
 }
 
 /* early: it may start while its predecessor runs; otherwise when everything before it is done. */
