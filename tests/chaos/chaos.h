@@ -6,6 +6,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+enum { CHAOS_DRAIN_MOST = 5 };
+
 struct chaos_options {
     const char *bootstrap, *group;
     const char *requests, *results, *dead; /* topics */
@@ -18,9 +20,9 @@ struct chaos_options {
     int rate;         /* jobs a second */
     int crash_one_in; /* jobs; 0 = none */
     int keys, partitions, window, workers;
-    int drain_s;
+    int drain_s;         /* without progress; CHAOS_DRAIN_MOST times that in all */
     int64_t max_repeats; /* -1 = as the runner says in DIR/allowed-repeats */
-    bool exactly_once, order_by_key, transactions, static_members;
+    bool exactly_once, order_by_key, transactions, avro, static_members;
 };
 
 int chaos_generate(const struct chaos_options *o);

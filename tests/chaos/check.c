@@ -5,9 +5,10 @@
  *   main thread       reads; a sample is judged once every position has reached its ends: by then all that was visible
  *                     when the offset was committed has been read
  *
- * SIGUSR1: no job will be written any more.  Then it waits until everything has an outcome and the lag is 0, at most
- * drain_s, prints figures and findings, and exits 0 (clean) or 1. */
+ * SIGUSR1: no job will be written any more.  Then it waits until everything has an outcome and the lag is 0, or until
+ * drain_s have brought nothing, prints figures and findings, and exits 0 (clean) or 1. */
 #include "tests/chaos/chaos.h"
+#include "tests/chaos/cut.h"
 #include "tests/chaos/job.h"
 #include "tests/chaos/kafka.h"
 #include "tests/chaos/verdict.h"
@@ -41,6 +42,7 @@ struct checker {
     int partitions[TOPICS];
     int64_t position[TOPICS][VERDICT_PARTITIONS];
     struct verdict *verdict;
+    int cuts; /* that the verdict knows */
 
     pthread_mutex_t lock;
     struct ends *ring;
@@ -227,6 +229,7 @@ static bool has_reached(const struct checker *c, const struct ends *s)
 static void judge_samples(struct checker *c)
 {
     pthread_mutex_lock(&c->lock);
+    cut_learn(c->o->dir, &c->cuts, c->verdict); /* a commit that passes a cut is younger than its line */
     while (c->n > 0 && has_reached(c, &c->ring[c->first])) {
         const struct ends *s = &c->ring[c->first];
         for (int i = 0; i < c->partitions[REQUESTS]; i++) {
@@ -252,6 +255,7 @@ static void turn(struct checker *c, rd_kafka_t *rk, int ms)
         }
     } while (clock_mono_ns() < until);
     judge_samples(c);
+    cut_tell_read(c->o->dir, c->position[REQUESTS], c->partitions[REQUESTS]);
 }
 
 /* ---- the end ---- */
@@ -283,18 +287,24 @@ static int64_t lag_of(const struct checker *c, const struct ends *e, const int64
     return lag;
 }
 
-/* Until all is done or drain_s are over; *now and end are the last figures of the group. */
+/* Until all is done, or nothing was done for drain_s; *now and end are the last figures of the group.  Jobs that kill
+ * their worker, one after the other, each cost a session timeout, so the whole may take long. */
 static void drain(struct checker *c, rd_kafka_t *reader, rd_kafka_t *committed, rd_kafka_t *uncommitted,
                   struct ends *now, int64_t *end)
 {
-    int64_t limit = clock_mono_ns() + c->o->drain_s * NS_PER_S;
+    int64_t start = clock_mono_ns(), moved = start, unsettled = INT64_MAX;
 
     for (;;) {
         turn(c, reader, 200);
+        if (verdict_unsettled(c->verdict) < unsettled) {
+            unsettled = verdict_unsettled(c->verdict);
+            moved = clock_mono_ns();
+        }
         bool known = ask_ends(c, uncommitted, REQUESTS, end) && ask_committed(c, committed, now);
         if (known && verdict_is_settled(c->verdict) && lag_of(c, now, end) == 0)
             break;
-        if (clock_mono_ns() >= limit)
+        if (clock_mono_ns() - moved >= c->o->drain_s * NS_PER_S ||
+            clock_mono_ns() - start >= CHAOS_DRAIN_MOST * c->o->drain_s * NS_PER_S)
             return;
     }
     turn(c, reader, QUIET_MS);
@@ -330,10 +340,10 @@ static bool judge(struct checker *c, const struct ends *now, const int64_t *end)
     verdict_unproven(c->verdict, c->n);
     clean = verdict_judge(c->verdict, &rules, &f);
     printf("jobs=%" PRId64 " written_twice=%" PRId64 " acknowledged=%" PRId64 " unsure=%" PRId64 " aborted=%" PRId64
-           " results=%" PRId64 " dead_letters=%" PRId64 " repeats=%" PRId64 " allowed_repeats=%" PRId64
-           " commits_seen=%" PRId64 " samples=%" PRId64 " missed_samples=%" PRId64,
-           f.requests, f.written_twice, f.acknowledged, f.unsure, f.aborted, f.results, f.dead_letters, f.repeats,
-           rules.max_repeats, f.commits_seen, atomic_load(&c->samples), atomic_load(&c->misses));
+           " results=%" PRId64 " dead_letters=%" PRId64 " cut_jobs=%" PRId64 " repeats=%" PRId64
+           " allowed_repeats=%" PRId64 " commits_seen=%" PRId64 " samples=%" PRId64 " missed_samples=%" PRId64,
+           f.requests, f.written_twice, f.acknowledged, f.unsure, f.aborted, f.results, f.dead_letters, f.cut,
+           f.repeats, rules.max_repeats, f.commits_seen, atomic_load(&c->samples), atomic_load(&c->misses));
     for (int i = 0; i < FINDINGS; i++)
         printf(" %s=%" PRId64, finding_name((enum finding)i), f.found[i]);
     printf(" verdict=%s\n", clean ? "clean" : "FAULTY");

@@ -28,6 +28,7 @@ enum {
     TX_CALL_MS = 20000,
     MOST_OUT = 20000, /* written and unanswered; more, and the generator waits */
     FLUSH_MS = 130000,
+    JOBS_A_SCHEMA = 200, /* then the next one has another schema id, which no worker knows */
 };
 
 struct generator {
@@ -66,13 +67,26 @@ static struct numbered draw(struct generator *g, int first_key, int keys)
     return j;
 }
 
+/* One in eight of those that have an Avro form. */
+static bool is_avro(const struct chaos_options *o, const struct numbered *j)
+{
+    return o->avro && j->kind != JOB_GARBAGE && j->kind != JOB_LATE &&
+           hash_mix(o->seed, (uint64_t)j->number ^ 0xA5A5) % 8 == 0;
+}
+
 static bool put(rd_kafka_t *rk, const struct chaos_options *o, const struct numbered *j)
 {
     char key[32], value[1024];
+    size_t n;
 
-    job_write(j, key, sizeof key, value, sizeof value);
+    if (is_avro(o, j)) {
+        n = job_write_avro(j, (int32_t)(j->number / JOBS_A_SCHEMA), key, sizeof key, value, sizeof value);
+    } else {
+        job_write(j, key, sizeof key, value, sizeof value);
+        n = strlen(value);
+    }
     return rd_kafka_producev(rk, RD_KAFKA_V_TOPIC(o->requests), RD_KAFKA_V_MSGFLAGS(RD_KAFKA_MSG_F_COPY),
-                             RD_KAFKA_V_KEY(key, strlen(key)), RD_KAFKA_V_VALUE(value, strlen(value)),
+                             RD_KAFKA_V_KEY(key, strlen(key)), RD_KAFKA_V_VALUE(value, n),
                              RD_KAFKA_V_OPAQUE((void *)(intptr_t)j->number),
                              RD_KAFKA_V_END) == RD_KAFKA_RESP_ERR_NO_ERROR;
 }

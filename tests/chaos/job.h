@@ -4,6 +4,7 @@
  *   value        {"job_id": "4711", "text": ..., "options": {"seed": kind in the low 8 bits, ...},
  *                 "metadata": {"key": "17", "sequence": "42", "sum": ...}}, or for JOB_GARBAGE "garbage 4711 17 42 SUM"
  *
+ * or the same fields in Avro with registry framing, by job_avro_schema.
  * The sum is a hash of number, key, sequence and kind: a result that carries another job's metadata is found. */
 #ifndef CHAOS_JOB_H
 #define CHAOS_JOB_H
@@ -33,6 +34,10 @@ struct numbered {
 const char *job_kind_name(enum job_kind k);
 /* Writes key and value, NUL-terminated. */
 void job_write(const struct numbered *j, char *key, size_t key_cap, char *value, size_t value_cap);
+/* The writer's schema of Avro jobs, whatever id it goes by. */
+extern const char job_avro_schema[];
+/* Returns the value's size; not for JOB_GARBAGE and JOB_LATE. */
+size_t job_write_avro(const struct numbered *j, int32_t schema_id, char *key, size_t key_cap, void *value, size_t cap);
 /* From a request's or dead letter's value; false: it is none of ours, or its sum is wrong. */
 bool job_read(struct numbered *j, const void *value, size_t n);
 /* From a result; *text_hash is of status and translation, if it has one.  false as above. */

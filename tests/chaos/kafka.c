@@ -79,35 +79,110 @@ int kafka_partitions(rd_kafka_t *rk, const char *topic, int timeout_ms)
     return n;
 }
 
+/* ---- administration: one request, one answer ---- */
+
+struct request {
+    rd_kafka_AdminOptions_t *options;
+    rd_kafka_queue_t *answers;
+    rd_kafka_event_t *answer;
+};
+
+static struct request request_of(rd_kafka_t *rk, rd_kafka_admin_op_t op, int timeout_ms)
+{
+    struct request r = {.options = rd_kafka_AdminOptions_new(rk, op), .answers = rd_kafka_queue_new(rk)};
+    char why[256];
+
+    (void)rd_kafka_AdminOptions_set_request_timeout(r.options, timeout_ms, why, sizeof why); /* in range */
+    if (op != RD_KAFKA_ADMIN_OP_ALTERCONFIGS)
+        (void)rd_kafka_AdminOptions_set_operation_timeout(r.options, timeout_ms, why, sizeof why);
+    return r;
+}
+
+/* true: the request as a whole went well. */
+static bool wait_for(struct request *r, const char *what, int timeout_ms)
+{
+    r->answer = rd_kafka_queue_poll(r->answers, timeout_ms);
+    if (r->answer && !rd_kafka_event_error(r->answer))
+        return true;
+    fprintf(stderr, "chaos: %s: %s\n", what, r->answer ? rd_kafka_event_error_string(r->answer) : "no answer");
+    return false;
+}
+
+static void request_end(struct request *r)
+{
+    if (r->answer)
+        rd_kafka_event_destroy(r->answer);
+    rd_kafka_queue_destroy(r->answers);
+    rd_kafka_AdminOptions_destroy(r->options);
+}
+
+static bool is_done(const char *what, rd_kafka_resp_err_t rc, const char *why)
+{
+    if (rc)
+        fprintf(stderr, "chaos: %s: %s\n", what, why ? why : rd_kafka_err2str(rc));
+    return !rc;
+}
+
 bool kafka_create_topic(rd_kafka_t *rk, const char *topic, int partitions, int replicas, int timeout_ms)
 {
+    struct request r = request_of(rk, RD_KAFKA_ADMIN_OP_CREATETOPICS, timeout_ms);
     char why[256];
     rd_kafka_NewTopic_t *t = rd_kafka_NewTopic_new(topic, partitions, replicas, why, sizeof why);
-    rd_kafka_AdminOptions_t *o = rd_kafka_AdminOptions_new(rk, RD_KAFKA_ADMIN_OP_CREATETOPICS);
-    rd_kafka_queue_t *q = rd_kafka_queue_new(rk);
-    rd_kafka_event_t *ev;
-    bool made = false;
+    bool done = false;
+    size_t n;
 
     if (!t)
         fail(topic, why);
-    (void)rd_kafka_AdminOptions_set_operation_timeout(o, timeout_ms, why, sizeof why); /* in range */
-    (void)rd_kafka_AdminOptions_set_request_timeout(o, timeout_ms, why, sizeof why);
-    rd_kafka_CreateTopics(rk, &t, 1, o, q);
-    ev = rd_kafka_queue_poll(q, timeout_ms);
-    if (ev && !rd_kafka_event_error(ev)) {
-        size_t n;
-        const rd_kafka_topic_result_t **r =
-            rd_kafka_CreateTopics_result_topics(rd_kafka_event_CreateTopics_result(ev), &n);
-        made = n == 1 && rd_kafka_topic_result_error(r[0]) == RD_KAFKA_RESP_ERR_NO_ERROR;
-        if (n == 1 && !made)
-            fprintf(stderr, "chaos: topic %s: %s\n", topic, rd_kafka_topic_result_error_string(r[0]));
-    } else {
-        fprintf(stderr, "chaos: topic %s: %s\n", topic, ev ? rd_kafka_event_error_string(ev) : "no answer");
+    rd_kafka_CreateTopics(rk, &t, 1, r.options, r.answers);
+    if (wait_for(&r, topic, timeout_ms)) {
+        const rd_kafka_topic_result_t **results =
+            rd_kafka_CreateTopics_result_topics(rd_kafka_event_CreateTopics_result(r.answer), &n);
+        done = n == 1 &&
+               is_done(topic, rd_kafka_topic_result_error(results[0]), rd_kafka_topic_result_error_string(results[0]));
     }
-    if (ev)
-        rd_kafka_event_destroy(ev);
-    rd_kafka_queue_destroy(q);
-    rd_kafka_AdminOptions_destroy(o);
+    request_end(&r);
     rd_kafka_NewTopic_destroy(t);
-    return made;
+    return done;
+}
+
+bool kafka_set_topic(rd_kafka_t *rk, const char *topic, const char *name, const char *value, int timeout_ms)
+{
+    struct request r = request_of(rk, RD_KAFKA_ADMIN_OP_ALTERCONFIGS, timeout_ms);
+    rd_kafka_ConfigResource_t *config = rd_kafka_ConfigResource_new(RD_KAFKA_RESOURCE_TOPIC, topic);
+    bool done = false;
+    size_t n;
+
+    if (name)
+        rd_kafka_ConfigResource_set_config(config, name, value);
+    rd_kafka_AlterConfigs(rk, &config, 1, r.options, r.answers);
+    if (wait_for(&r, topic, timeout_ms)) {
+        const rd_kafka_ConfigResource_t **results =
+            rd_kafka_AlterConfigs_result_resources(rd_kafka_event_AlterConfigs_result(r.answer), &n);
+        done = n == 1 && is_done(topic, rd_kafka_ConfigResource_error(results[0]),
+                                 rd_kafka_ConfigResource_error_string(results[0]));
+    }
+    request_end(&r);
+    rd_kafka_ConfigResource_destroy(config);
+    return done;
+}
+
+bool kafka_delete_records(rd_kafka_t *rk, const char *topic, int partition, int64_t offset, int timeout_ms)
+{
+    struct request r = request_of(rk, RD_KAFKA_ADMIN_OP_DELETERECORDS, timeout_ms);
+    rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new(1);
+    rd_kafka_DeleteRecords_t *what;
+    bool done = false;
+
+    rd_kafka_topic_partition_list_add(list, topic, partition)->offset = offset;
+    what = rd_kafka_DeleteRecords_new(list);
+    rd_kafka_DeleteRecords(rk, &what, 1, r.options, r.answers);
+    if (wait_for(&r, topic, timeout_ms)) {
+        const rd_kafka_topic_partition_list_t *results =
+            rd_kafka_DeleteRecords_result_offsets(rd_kafka_event_DeleteRecords_result(r.answer));
+        done = results->cnt == 1 && is_done(topic, results->elems[0].err, NULL);
+    }
+    request_end(&r);
+    rd_kafka_DeleteRecords_destroy(what);
+    rd_kafka_topic_partition_list_destroy(list);
+    return done;
 }

@@ -17,6 +17,7 @@ static const char help[] =
     "  --bootstrap SERVERS  --group G  --requests T  --results T  --dead T  --log FILE  --dir DIR\n"
     "  --kafka-sh FILE  --worker FILE  --model DIR  --max-repeats N\n"
     "  --transactions (default) --no-transactions  --order-by-key  --no-order (default)\n"
+    "  --avro (default) --no-avro  (some jobs in Avro, by schemas of a registry)\n"
     "  --static-members  (each worker has a kafka.instance_id)\n";
 
 static void on_term(int sig)
@@ -66,6 +67,8 @@ static const struct option options[] = {{"seed", 1, NULL, 's'},
                                         {"no-transactions", 0, NULL, 'T'},
                                         {"order-by-key", 0, NULL, 'o'},
                                         {"no-order", 0, NULL, 'O'},
+                                        {"avro", 0, NULL, 'a'},
+                                        {"no-avro", 0, NULL, 'A'},
                                         {"static-members", 0, NULL, 'S'},
                                         {NULL, 0, NULL, 0}};
 
@@ -99,6 +102,8 @@ static bool take(struct chaos_options *o, int c)
     case 't': o->transactions = true; break;
     case 'T': o->transactions = false; break;
     case 'o': o->order_by_key = true; break;
+    case 'a': o->avro = true; break;
+    case 'A': o->avro = false; break;
     case 'S': o->static_members = true; break;
     case 'O': o->order_by_key = false; break;
     default: return false;
@@ -119,6 +124,7 @@ int main(int argc, char **argv)
                               .drain_s = 90,
                               .max_repeats = -1,
                               .transactions = true,
+                              .avro = true,
                               .group = "chaos",
                               .requests = "chaos.requests",
                               .results = "chaos.results",

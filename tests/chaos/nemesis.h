@@ -7,15 +7,19 @@
 #include <stdint.h>
 
 enum fault_kind {
-    FAULT_KILL,         /* a worker, kill -9, started again */
-    FAULT_PAUSE,        /* a worker is stopped and goes on within the session timeout */
-    FAULT_ZOMBIE,       /* a worker is stopped past the session timeout and comes back */
-    FAULT_TERM,         /* a worker, SIGTERM, started again */
-    FAULT_JOIN,         /* one more worker, which leaves by SIGTERM */
-    FAULT_JOIN_KILL,    /* one more worker, which leaves by kill -9 */
-    FAULT_TWIN,         /* a worker is stopped, another of the same identity takes over, the first comes back: fenced */
-    FAULT_DEVICE,       /* a worker's device fails for good */
-    FAULT_LOG_FULL,     /* a worker whose log goes to a full disk */
+    FAULT_KILL,      /* a worker, kill -9, started again */
+    FAULT_PAUSE,     /* a worker is stopped and goes on within the session timeout */
+    FAULT_ZOMBIE,    /* a worker is stopped past the session timeout and comes back */
+    FAULT_TERM,      /* a worker, SIGTERM, started again */
+    FAULT_JOIN,      /* one more worker, which leaves by SIGTERM */
+    FAULT_JOIN_KILL, /* one more worker, which leaves by kill -9 */
+    FAULT_TWIN,      /* a worker is stopped, another of the same identity takes over, the first comes back: fenced */
+    FAULT_DEVICE,    /* a worker's device fails for good */
+    FAULT_LOG_FULL,  /* a worker whose log goes to a full disk */
+    FAULT_STORM,     /* one to three workers come and go, faster than the group settles */
+    FAULT_CUT,       /* the log of the requests is cut up to or past what is committed, under the workers */
+    FAULT_REGISTRY,  /* the schema registry hangs or fails; half the time a worker that knows no schema yet meets it */
+    FAULT_REFUSE,    /* the topic of the results or of the dead letters takes nothing for a while */
     FAULT_BROKER_KILL,  /* a broker, kill -9, started again */
     FAULT_BROKER_STOP,  /* a broker, clean stop, started again: leaders and coordinators move */
     FAULT_BROKER_PAUSE, /* a broker is stopped and goes on: requests hang */

@@ -8,11 +8,14 @@
  * EVENT_MS; how long a fault lasts is a timer. */
 #define _GNU_SOURCE /* vasprintf() */
 #include "tests/chaos/chaos.h"
+#include "tests/chaos/cut.h"
 #include "tests/chaos/kafka.h"
 #include "tests/chaos/nemesis.h"
+#include "tests/chaos/registry_stub.h"
 #include "tests/chaos/worker_process.h"
 
 #include "base/clock.h"
+#include "base/hash.h"
 #include "cli/cli.h"
 
 #include <errno.h>
@@ -41,6 +44,7 @@ enum {
     DRAIN_MS = 15000,
     STOP_MS =
         DRAIN_MS + 12000,   /* a SIGTERM's end: drained, or not; then what was sent, the commit, leaving the group */
+    ADMIN_MS = 5000,        /* one try of a request to the brokers */
     SPONTANEOUS_MOST = 200, /* ends by themselves that the run puts up with */
 };
 
@@ -62,8 +66,11 @@ struct runner {
     int crashes, bad_ends;
     int64_t longest_stop_ms; /* from SIGTERM to the end */
     int64_t allowed_repeats;
-    bool twins_fight;      /* static members: the one that comes back may win, and either may be fenced */
-    bool brokers_troubled; /* since a worker was last asked to end */
+    int64_t cut; /* offsets that were not committed when the log was cut there */
+    struct cut_history cuts;
+    struct registry_stub *registry; /* NULL: no Avro jobs */
+    bool twins_fight;               /* static members: the one that comes back may win, and either may be fenced */
+    bool brokers_troubled;          /* since a worker was last asked to end */
 };
 
 static void __attribute__((format(printf, 2, 3))) say(struct runner *r, const char *fmt, ...)
@@ -127,6 +134,12 @@ static void worker_arguments(struct runner *r)
     set_key(r, "retry.backoff_max_ms", "1000");
     set_key(r, "dead_letter.max_share", "1");
     set_key(r, "http.enabled", "false");
+    if (r->registry) {
+        snprintf(number, sizeof number, "http://127.0.0.1:%d", registry_stub_port(r->registry));
+        set_key(r, "wire.registry_url", number);
+        set_key(r, "wire.registry_timeout_ms", "1000");
+        set_key(r, "wire.result_encoding", "json"); /* the checker reads no other */
+    }
     if (o->order_by_key)
         set_key(r, "delivery.order", "key");
     r->argv[r->n_args] = NULL;
@@ -353,7 +366,11 @@ static void twin(struct runner *r, int slot, int duration_ms)
     r->allowed_repeats += r->o->window;
     r->workers[OLD_TWIN] = r->workers[slot];
     r->intent[OLD_TWIN] = FENCED;
-    r->workers[slot] = (struct worker_process){.slot = slot, .starts = r->workers[OLD_TWIN].starts, .fd = -1};
+    r->workers[slot] = (struct worker_process){.slot = slot,
+                                               .starts = r->workers[OLD_TWIN].starts,
+                                               .fd = -1,
+                                               .log_cuts = r->workers[OLD_TWIN].log_cuts};
+    r->workers[OLD_TWIN].log_cuts = 0;
     start_worker(r, slot, false);
     if (!await_state(r, slot, WORKER_JOINED, EVENT_MS))
         hangs(r, slot, "has not joined", EVENT_MS);
@@ -416,6 +433,146 @@ static void join_fault(struct runner *r, const struct fault *f)
         end_worker(r, slot, KILLED, SIGKILL);
 }
 
+/* ---- comings and goings faster than the group settles ---- */
+
+/* One more or one less, by kill -9 or SIGTERM, and nothing is waited for.  A process that has only begun would end by
+ * either signal the same way. */
+static void stir(struct runner *r, int slot, uint64_t h)
+{
+    struct worker_process *w = &r->workers[slot];
+    bool killed = h % 3 == 0 || w->state == WORKER_STARTING;
+
+    if (w->state == WORKER_GONE) {
+        start_worker(r, slot, false);
+        return;
+    }
+    if (r->intent[slot] != LET_LIVE)
+        return; /* on its way out */
+    r->intent[slot] = killed ? KILLED : TERMINATED;
+    r->allowed_repeats += killed ? r->o->window : 0;
+    kill(w->pid, killed ? SIGKILL : SIGTERM);
+}
+
+/* The ones that were there before are there again, and no other. */
+static void settle(struct runner *r)
+{
+    for (int i = 0; i < SLOTS; i++) {
+        if (r->intent[i] != LET_LIVE && !await_state(r, i, WORKER_GONE, STOP_MS))
+            hangs(r, i, "does not end", STOP_MS);
+        if (i >= r->wanted)
+            end_worker(r, i, r->workers[i].state < WORKER_READY ? KILLED : TERMINATED,
+                       r->workers[i].state < WORKER_READY ? SIGKILL : SIGTERM);
+        else if (r->workers[i].state == WORKER_GONE)
+            start_worker(r, i, false);
+    }
+    for (int i = 0; i < r->wanted; i++)
+        if (!await_state(r, i, WORKER_JOINED, EVENT_MS))
+            hangs(r, i, "has not joined", EVENT_MS);
+}
+
+static void storm(struct runner *r, const struct fault *f)
+{
+    int64_t end = clock_mono_ns() + f->duration_ms * NS_PER_MS;
+    uint64_t h = f->target;
+
+    r->allowed_repeats += (int64_t)SLOTS * r->o->window; /* partitions move before what is in flight is done */
+    while (clock_mono_ns() < end && !chaos_term) {
+        h = hash_mix(h, 1);
+        stir(r, (int)(h % SLOTS), h >> 8);
+        pass(r, 100 + (int)((h >> 16) % 1200));
+    }
+    settle(r);
+}
+
+/* ---- the log is cut ---- */
+
+static void stop_all(struct runner *r, int sig)
+{
+    for (int i = 0; i < r->wanted; i++) {
+        if (r->workers[i].state == WORKER_GONE)
+            continue;
+        if (sig == SIGSTOP)
+            r->allowed_repeats += r->o->window;
+        kill(r->workers[i].pid, sig);
+    }
+}
+
+/* One partition, or all of them; up to what is committed, half way to the newest job, or all. */
+static void cut(struct runner *r, unsigned target)
+{
+    int percent = (const int[]){0, 50, 100}[target / 4 % 3], partitions = r->o->partitions;
+    int first = target / 12 % 3 == 0 ? 0 : (int)(target / 36 % (unsigned)partitions);
+    int n = target / 12 % 3 == 0 ? partitions : 1;
+
+    for (int i = first; i < first + n; i++) {
+        int64_t offsets = cut_log(r->o, &r->cuts, i, percent);
+
+        say(r, "partition %d is cut, %d percent past the committed offset: %" PRId64 " offsets", i, percent, offsets);
+        r->cut += offsets > 0 ? offsets : 0;
+    }
+}
+
+/* Under workers that read on, that stand still while jobs come, that are gone while jobs come. */
+static void cut_fault(struct runner *r, const struct fault *f)
+{
+    switch (f->target % 4) {
+    case 0: cut(r, f->target); break;
+    case 1:
+        for (int i = 0; i < r->wanted; i++)
+            end_worker(r, i, KILLED, SIGKILL);
+        pass(r, f->duration_ms);
+        cut(r, f->target);
+        for (int i = 0; i < r->wanted; i++)
+            restart_worker(r, i);
+        break;
+    default:
+        stop_all(r, SIGSTOP);
+        pass(r, f->duration_ms);
+        cut(r, f->target);
+        stop_all(r, SIGCONT);
+    }
+}
+
+/* ---- a registry that does not answer ---- */
+
+static void registry_fault(struct runner *r, const struct fault *f)
+{
+    int slot = (int)(f->target / 4 % (unsigned)r->wanted), before = registry_stub_requests(r->registry);
+
+    registry_stub_set(r->registry, f->target % 2 ? REGISTRY_HANGS : REGISTRY_FAILS);
+    if (f->target / 2 % 2) {
+        end_worker(r, slot, KILLED, SIGKILL);
+        restart_worker(r, slot);
+    }
+    pass(r, f->duration_ms);
+    registry_stub_set(r->registry, REGISTRY_ANSWERS);
+    say(r, "the registry was asked %d times", registry_stub_requests(r->registry) - before);
+}
+
+/* ---- a topic that takes nothing ---- */
+
+/* More replicas in sync are asked for than there are: every write is refused, for now. */
+static void refuse_fault(struct runner *r, const struct fault *f)
+{
+    const char *topic = f->target % 3 == 0 ? r->o->dead : r->o->results;
+    rd_kafka_t *rk = kafka_new(RD_KAFKA_PRODUCER, kafka_conf(r->o->bootstrap, NULL));
+    int64_t limit;
+
+    r->allowed_repeats += (int64_t)r->wanted * r->o->window;
+    r->brokers_troubled = true;
+    say(r, "%s refuses", topic);
+    if (kafka_set_topic(rk, topic, "min.insync.replicas", "4", ADMIN_MS))
+        pass(r, f->duration_ms);
+    limit = clock_mono_ns() + EVENT_MS * NS_PER_MS;
+    while (!kafka_set_topic(rk, topic, NULL, NULL, ADMIN_MS))
+        if (clock_mono_ns() >= limit) {
+            printf("found broker: %s refuses for ever\n", topic);
+            r->bad_ends++;
+            break;
+        }
+    rd_kafka_destroy(rk);
+}
+
 /* A worker's fault while a broker has one; returns its slot, -1 = none.  One that was ended starts at once, and has to
  * wait for the brokers. */
 static int trouble_beside(struct runner *r, const struct fault *f)
@@ -466,13 +623,21 @@ static void do_fault(struct runner *r, int i, const struct fault *f)
     r->counts[f->kind]++;
     if (f->kind >= FAULT_BROKER_KILL)
         broker_fault(r, f);
+    else if (f->kind == FAULT_STORM)
+        storm(r, f);
+    else if (f->kind == FAULT_CUT)
+        cut_fault(r, f);
+    else if (f->kind == FAULT_REGISTRY)
+        registry_fault(r, f);
+    else if (f->kind == FAULT_REFUSE)
+        refuse_fault(r, f);
     else if (f->kind == FAULT_JOIN || f->kind == FAULT_JOIN_KILL)
         join_fault(r, f);
     else
         worker_fault(r, f);
     say(r, "fault %d is over, %d ms of rest", i, f->rest_ms);
     pass(r, f->rest_ms);
-    if (f->kind < FAULT_BROKER_KILL && f->rest_ms > 2000)
+    if (f->kind < FAULT_REFUSE && f->rest_ms > 2000)
         r->brokers_troubled = false;
 }
 
@@ -521,6 +686,7 @@ static pid_t start_self(const struct chaos_options *o, const char *what, const c
                     drain,
                     "--mode",
                     o->exactly_once ? "exactly_once" : "at_least_once",
+                    o->avro ? "--avro" : "--no-avro",
                     o->transactions ? "--transactions" : "--no-transactions",
                     o->order_by_key ? "--order-by-key" : "--no-order",
                     NULL};
@@ -547,6 +713,15 @@ static void note_allowed(struct runner *r)
     }
 }
 
+static int noticed_cuts(const struct runner *r)
+{
+    int n = 0;
+
+    for (int i = 0; i < PLACES; i++)
+        n += r->workers[i].log_cuts;
+    return n;
+}
+
 static void print_figures(struct runner *r)
 {
     printf("faults:");
@@ -554,6 +729,7 @@ static void print_figures(struct runner *r)
         if (r->counts[k] > 0)
             printf(" %s=%d", fault_name((enum fault_kind)k), r->counts[k]);
     printf(" crash_job=%d bad_ends=%d longest_stop_ms=%" PRId64 "\n", r->crashes, r->bad_ends, r->longest_stop_ms);
+    printf("cut: %" PRId64 " offsets that were not committed; workers noticed %d times\n", r->cut, noticed_cuts(r));
 }
 
 static void print_file(const char *dir, const char *name)
@@ -581,12 +757,14 @@ static void start_all(struct runner *r)
     r->generator = start_self(r->o, "generate", "generator.out");
 }
 
-/* Twins need an identity that the brokers know. */
+/* Twins need an identity that the brokers know; nobody asks a registry where no job is Avro. */
 static unsigned faults_of(const struct chaos_options *o)
 {
     unsigned mask = fault_mask(o->faults);
 
-    return o->static_members || o->exactly_once ? mask : mask & ~(1u << FAULT_TWIN);
+    if (!o->static_members && !o->exactly_once)
+        mask &= ~(1u << FAULT_TWIN);
+    return o->avro ? mask : mask & ~(1u << FAULT_REGISTRY);
 }
 
 static void make_trouble(struct runner *r)
@@ -612,7 +790,7 @@ static bool finish(struct runner *r)
     note_allowed(r);
     say(r, "the checker drains");
     kill(r->checker, SIGUSR1);
-    judged = await_child(r, r->checker, (r->o->drain_s + 90) * 1000);
+    judged = await_child(r, r->checker, (CHAOS_DRAIN_MOST * r->o->drain_s + 90) * 1000);
     r->brokers_troubled = false;
     for (int i = 0; i < SLOTS; i++)
         end_worker(r, i, TERMINATED, SIGTERM);
@@ -630,6 +808,11 @@ int chaos_run(const struct chaos_options *o)
     r.faults = fopen(path, "w");
     if (!r.faults || faults_of(o) == 0) {
         fprintf(stderr, "chaos run: cannot write %s, or unknown faults\n", path);
+        return 2;
+    }
+    if (o->avro && !(r.registry = registry_stub_open())) {
+        fprintf(stderr, "chaos run: no registry\n");
+        fclose(r.faults);
         return 2;
     }
     setenv("FAKE_DIR", o->dir, 1);
@@ -650,6 +833,7 @@ int chaos_run(const struct chaos_options *o)
     printf("%s: seed %" PRIu64 ", logs in %s\n", clean ? "clean" : "FAULTY", o->seed, o->dir);
     for (int i = 0; i < r.n_args; i++)
         free(r.argv[i]);
+    registry_stub_close(r.registry);
     fclose(r.faults);
     return clean ? 0 : 1;
 }

@@ -15,6 +15,7 @@ struct fate {
     uint8_t kind;
     bool acknowledged, unsure, aborted;
     uint16_t written, results, dead; /* written: an idempotent producer that had to begin anew may write a job twice */
+    uint16_t cut;                    /* records of it that were in a part of the log that was cut away */
     uint64_t text_hash;              /* of the first result */
 };
 
@@ -30,8 +31,8 @@ struct verdict {
     int64_t n, cap;
     int64_t unsettled;
     struct places places[VERDICT_PARTITIONS];
-    int64_t last_of_key[VERDICT_KEYS];
-    int64_t disorder; /* counted always, found where asked for */
+    int64_t last_of_key[VERDICT_KEYS]; /* offset of its newest job with a result */
+    int64_t disorder;                  /* counted always, found where asked for */
     char first_disorder[160];
     struct verdict_figures f;
 };
@@ -126,7 +127,7 @@ static struct places *places_of(struct verdict *v, int partition)
 
 static bool is_settled(const struct fate *j)
 {
-    return j->results + j->dead > 0;
+    return j->results + j->dead + j->cut > 0;
 }
 
 void verdict_request(struct verdict *v, int partition, int64_t offset, const struct numbered *j)
@@ -158,6 +159,22 @@ void verdict_request(struct verdict *v, int partition, int64_t offset, const str
         v->unsettled++;
 }
 
+void verdict_cut(struct verdict *v, int partition, int64_t from, int64_t to)
+{
+    const struct places *p = places_of(v, partition);
+
+    for (int64_t i = from > 0 ? from : 0; p && i < to && i < p->n; i++) {
+        struct fate *fate;
+
+        if (p->number[i] < 0)
+            continue;
+        fate = fate_of(v, p->number[i]);
+        if (!is_settled(fate))
+            v->unsettled--;
+        fate->cut += fate->cut < UINT16_MAX;
+    }
+}
+
 /* Requests and outcomes are read side by side: an outcome may be read before its request.  What needs both is checked
  * in verdict_judge(). */
 static struct fate *outcome(struct verdict *v, const struct numbered *j, int partition, int64_t offset)
@@ -173,20 +190,21 @@ static struct fate *outcome(struct verdict *v, const struct numbered *j, int par
     return fate;
 }
 
-static void check_order(struct verdict *v, const struct numbered *j)
+/* The order of a key is that of its jobs on the topic; all are in one partition. */
+static void check_order(struct verdict *v, const struct numbered *j, int64_t offset)
 {
     int64_t *last;
 
-    if (j->key < 0 || j->key >= VERDICT_KEYS)
+    if (j->key < 0 || j->key >= VERDICT_KEYS || offset < 0)
         return;
     last = &v->last_of_key[j->key];
-    if (j->sequence < *last) {
+    if (offset < *last) {
         if (v->disorder++ == 0)
             snprintf(v->first_disorder, sizeof v->first_disorder,
-                     "job %" PRId64 ", number %" PRId64 " of key %d, comes after number %" PRId64, j->number,
-                     j->sequence, j->key, *last);
+                     "job %" PRId64 " of key %d, from offset %" PRId64 ", comes after one from offset %" PRId64,
+                     j->number, j->key, offset, *last);
     } else {
-        *last = j->sequence;
+        *last = offset;
     }
 }
 
@@ -198,7 +216,7 @@ void verdict_result(struct verdict *v, const struct numbered *j, uint64_t text_h
     v->f.results++;
     if (fate->results == 0) {
         fate->text_hash = text_hash;
-        check_order(v, j);
+        check_order(v, j, source_offset);
     } else if (fate->text_hash != text_hash && j->kind != JOB_LATE) { /* a late one may expire at its second try */
         found(v, FOUND_DIFFERENT, 1, "job %" PRId64 " has two results that differ", j->number);
     }
@@ -273,6 +291,11 @@ void verdict_aborted(struct verdict *v, int64_t number)
     fate_of(v, number)->aborted = true;
 }
 
+int64_t verdict_unsettled(const struct verdict *v)
+{
+    return v->unsettled;
+}
+
 bool verdict_is_settled(const struct verdict *v)
 {
     if (v->unsettled > 0)
@@ -294,7 +317,8 @@ static void judge_job(struct verdict *v, int64_t number, const struct verdict_ru
     const struct fate *j = &v->jobs[number];
     int outcomes = j->results + j->dead, repeats = outcomes > j->written ? outcomes - j->written : 0;
 
-    if (j->written && (outcomes == 0 || (r->exactly_once && outcomes < j->written)))
+    v->f.cut += j->cut > 0 && outcomes < j->written;
+    if (j->written && (outcomes + j->cut == 0 || (r->exactly_once && outcomes + j->cut < j->written)))
         found(v, FOUND_LOST, 1,
               "job %" PRId64 " (%s) at partition %d offset %" PRId64 " has no outcome, or one too few", number,
               job_kind_name((enum job_kind)j->kind), j->partition, j->offset);

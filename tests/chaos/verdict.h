@@ -14,7 +14,7 @@
 #include <stdio.h>
 
 enum finding {
-    FOUND_LOST,          /* on the topic, and no outcome */
+    FOUND_LOST,          /* on the topic, not cut away, and no outcome */
     FOUND_UNWRITTEN,     /* acknowledged, and not on the topic: the brokers' fault or the generator's */
     FOUND_BOTH,          /* result and dead letter */
     FOUND_TWICE,         /* exactly once: more than one outcome */
@@ -40,6 +40,7 @@ struct verdict_rules {
 
 struct verdict_figures {
     int64_t requests, written_twice, acknowledged, unsure, aborted, results, dead_letters, repeats, commits_seen;
+    int64_t cut; /* jobs that left the log before they had an outcome, and never got one */
     int64_t found[FINDINGS];
 };
 
@@ -51,6 +52,9 @@ void verdict_close(struct verdict *v);
 
 /* A record of the request topic, in order of offset within its partition; j NULL: a record that is no job of ours. */
 void verdict_request(struct verdict *v, int partition, int64_t offset, const struct numbered *j);
+/* The log is about to lose [from, to), where the group had committed at most from: jobs there need no outcome, and commits
+ * may pass them.  They have been read: to is at most where the reader of the requests is. */
+void verdict_cut(struct verdict *v, int partition, int64_t from, int64_t to);
 /* source: the partition and offset of the job as the outcome's headers name them, -1 = they do not. */
 void verdict_result(struct verdict *v, const struct numbered *j, uint64_t text_hash, int source_partition,
                     int64_t source_offset);
@@ -65,6 +69,7 @@ void verdict_unproven(struct verdict *v, int64_t samples);
 void verdict_acknowledged(struct verdict *v, int64_t number);
 void verdict_unsure(struct verdict *v, int64_t number);
 void verdict_aborted(struct verdict *v, int64_t number);
+int64_t verdict_unsettled(const struct verdict *v); /* placed jobs without an outcome */
 /* Every placed job has an outcome. */
 bool verdict_is_settled(const struct verdict *v);
 void verdict_end(struct verdict *v, int partition, int64_t committed, int64_t end);

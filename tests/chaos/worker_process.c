@@ -55,6 +55,7 @@ static void on_line(struct worker_process *w, const char *line)
         w->state = WORKER_READY;
     if (strstr(line, " event=joined ") && w->state == WORKER_READY)
         w->state = WORKER_JOINED;
+    w->log_cuts += strstr(line, " event=log_cut ") != NULL;
 }
 
 static void take(struct worker_process *w, const char *s, size_t n)

@@ -16,6 +16,7 @@ enum worker_state { WORKER_GONE, WORKER_STARTING, WORKER_READY, WORKER_JOINED };
 
 struct worker_process {
     int slot, starts;
+    int log_cuts; /* how often it and those before it said that the log was cut */
     pid_t pid;
     int fd; /* the pipe's reading end, -1 = none */
     FILE *log;

@@ -1,4 +1,5 @@
 #include "tests/chaos/job.h"
+#include "tests/support/wire_setup.h"
 
 #include <criterion/criterion.h>
 #include <stdio.h>
@@ -19,6 +20,39 @@ Test(job, comes_back_from_its_request)
         cr_expect(job_read(&j, value, strlen(value)), "%s", value);
         cr_expect(j.number == 4711 && j.key == 17 && j.sequence == 42 && (int)j.kind == kind);
     }
+}
+
+Test(job, comes_back_from_avro_and_is_refused_when_it_is_cut_short)
+{
+    unsigned char value[1024];
+    char key[32];
+    struct numbered j;
+    size_t n = job_write_avro(&a_job, 77, key, sizeof key, value, sizeof value);
+
+    cr_assert(job_read(&j, value, n));
+    cr_expect(j.number == 4711 && j.key == 17 && j.sequence == 42 && j.kind == JOB_LONG);
+    cr_expect_eq(value[4], 77);
+    for (size_t i = 0; i + 1 < n; i++) /* the last byte only closes the map */
+        cr_expect_not(job_read(&j, value, i), "%zu of %zu bytes", i, n);
+    value[n - 2]++; /* the sum's last digit */
+    cr_expect_not(job_read(&j, value, n));
+}
+
+/* The worker's own codec reads it by the schema. */
+Test(job, in_avro_is_what_its_schema_says)
+{
+    struct wire_setup w;
+    unsigned char value[1024];
+    char key[32];
+    size_t n = job_write_avro(&a_job, 5, key, sizeof key, value, sizeof value);
+
+    wire_setup_open(&w);
+    cr_assert_eq(schema_store_add(w.store, 5, job_avro_schema, strlen(job_avro_schema), &w.e), ERR_OK, "%s", w.e.msg);
+    cr_assert_eq(wire_decode(&w, value, n), ERR_OK, "%s", w.e.msg);
+    cr_expect(text_is(w.job.job_id, "4711"));
+    cr_expect(text_is(w.job.target_lang, "de"));
+    cr_expect_eq(w.job.n_metadata, 4);
+    wire_setup_close(&w);
 }
 
 Test(job, with_another_ones_metadata_is_refused)

@@ -216,6 +216,20 @@ Test(verdict, finds_a_reordering_within_a_key_where_order_was_asked_for)
     cr_expect(verdict_judge(v, &(struct verdict_rules){0}, &out));
     verdict_close(v);
     expect_only(reordered(), (struct verdict_rules){.order_by_key = true}, FOUND_DISORDER, 1);
+    expect_only(reordered(), (struct verdict_rules){.order_by_key = true, .exactly_once = true}, FOUND_DISORDER, 1);
+}
+
+/* A repeat that comes before the first result of a later job of its key changes nothing; that job's own delay does. */
+Test(verdict, finds_a_reordering_behind_a_repeat)
+{
+    struct verdict *v = written();
+
+    for (int64_t i = 0; i < JOBS; i++)
+        if (i != 20)
+            answer(v, i);
+    answer(v, 15); /* of the same key */
+    answer(v, 20);
+    expect_only(v, (struct verdict_rules){.order_by_key = true, .max_repeats = 1}, FOUND_DISORDER, 1);
 }
 
 Test(verdict, does_not_take_a_repeat_for_a_reordering)
@@ -305,4 +319,77 @@ Test(verdict, expects_as_many_outcomes_as_the_generator_wrote_a_job)
         cr_expect_eq(out.written_twice, 1);
         verdict_close(v);
     }
+}
+
+/* ---- a log that is cut ---- */
+
+/* Partition 0 has lost jobs 20, 22, ... 38 without an outcome; all others have one.  from and to: what was said of it. */
+static struct verdict *cut_between(int64_t from, int64_t to)
+{
+    struct verdict *v = written();
+
+    for (int64_t i = 0; i < JOBS; i++)
+        if (place(i) != 0 || i < 20 || i >= 40)
+            answer(v, i);
+    verdict_cut(v, 0, from, to);
+    return v;
+}
+
+Test(verdict, does_not_call_lost_what_was_cut_away)
+{
+    struct verdict_rules r = {.exactly_once = true};
+    struct verdict *v = cut_between(offset_of(20), offset_of(38) + 1);
+    struct verdict_figures out;
+
+    cr_expect(verdict_is_settled(v));
+    verdict_committed(v, 0, offset_of(JOBS - 1) + 1); /* past the cut */
+    cr_expect(verdict_judge(v, &r, &out));
+    cr_expect_eq(out.cut, 10);
+    verdict_close(v);
+}
+
+Test(verdict, finds_a_job_lost_before_or_behind_a_cut)
+{
+    struct verdict *v = cut_between(offset_of(20) + 1, offset_of(38)); /* the first and the last are not in it */
+
+    cr_expect_not(verdict_is_settled(v));
+    expect_only(v, (struct verdict_rules){0}, FOUND_LOST, 2);
+}
+
+Test(verdict, finds_a_commit_past_a_job_that_no_cut_took)
+{
+    struct verdict *v = cut_between(offset_of(20) + 1, offset_of(38) + 1);
+
+    verdict_committed(v, 0, offset_of(20) + 1);
+    answer(v, 20);
+    expect_only(v, (struct verdict_rules){0}, FOUND_COMMIT_EARLY, 1);
+}
+
+Test(verdict, takes_a_result_of_a_job_that_was_in_flight_when_it_was_cut_and_finds_its_repeat)
+{
+    struct verdict_rules r = {.exactly_once = true};
+    struct verdict *v = cut_between(offset_of(20), offset_of(38) + 1);
+    struct verdict_figures out;
+
+    answer(v, 20);
+    cr_expect(verdict_is_settled(v));
+    cr_expect(verdict_judge(v, &r, &out));
+    cr_expect_eq(out.cut, 9);
+    verdict_close(v);
+
+    v = cut_between(offset_of(20), offset_of(38) + 1);
+    answer(v, 20);
+    answer(v, 20);
+    expect_only(v, r, FOUND_TWICE, 1);
+}
+
+Test(verdict, does_not_forgive_a_cut_in_another_partition)
+{
+    struct verdict *v = written();
+
+    for (int64_t i = 0; i < JOBS; i++)
+        if (i != 20)
+            answer(v, i);
+    verdict_cut(v, 1, 0, offset_of(JOBS));
+    expect_only(v, (struct verdict_rules){0}, FOUND_LOST, 1);
 }
