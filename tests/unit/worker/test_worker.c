@@ -1,4 +1,6 @@
 /* The whole pipeline in one process, against librdkafka's in-process cluster and a fake backend. */
+#include "tests/support/http_stub.h"
+#include "tests/support/wire_setup.h"
 #include "tests/support/worker_case.h"
 
 #include <criterion/criterion.h>
@@ -670,6 +672,59 @@ Test(worker, registry_that_is_away_holds_its_own_records_only)
     cr_assert_eq(worker_case_read(&wc, true, 0, 0, &d), 0);
     free(d);
     worker_case_close(&wc);
+}
+
+/* One Avro job with registry framing, by our own schema. */
+static void send_framed(int32_t schema_id, const char *id)
+{
+    struct wire_setup w;
+    struct text out;
+
+    wire_setup_open(&w);
+    w.job = (struct job){.job_id = {id, strlen(id)}, .text = {"a text", 6}, .target_lang = {"de", 2}};
+    cr_assert_eq(codec_encode_request(w.codec, &w.job, ENCODING_REGISTRY, schema_id, &w.arena, &out, &w.e), ERR_OK,
+                 "%s", w.e.msg);
+    struct outgoing o = worker_case_value(out.s, out.n);
+    worker_case_send(&wc, &o, 1);
+    wire_setup_close(&w);
+}
+
+/* It takes the question and does not answer, then answers 503, then is well: the jobs have waited, and nothing else has. */
+Test(worker, registry_that_hangs_or_fails_costs_readiness_and_no_job)
+{
+    struct http_stub *registry = http_stub_open();
+    char url[128], schema[8192] = "";
+    struct seen *d;
+    FILE *f = fopen("schemas/translation_request.avsc", "r");
+
+    cr_assert(f && fread(schema, 1, sizeof schema - 1, f) > 0);
+    fclose(f);
+    snprintf(url, sizeof url, "wire.registry_url=%s", http_stub_url(registry));
+    worker_case_open(&wc,
+                     (const char *const[]){url, "wire.registry_timeout_ms=300", "wire.result_encoding=json", NULL});
+    worker_case_start(&wc);
+    worker_case_until(&wc, worker_case_is_ready, 0, "ready");
+    http_stub_hold(registry, true);
+    send_framed(7, "framed-0");
+    worker_case_jobs(&wc, "job", 20);
+    worker_case_until(&wc, worker_case_has_results, 20, "the others");
+    worker_case_until(&wc, is_unready, 0, "not ready");
+    http_stub_answer(registry, 503, "", 0);
+    http_stub_hold(registry, false);
+    send_framed(8, "framed-1");
+    worker_case_jobs(&wc, "more", 20);
+    worker_case_until(&wc, worker_case_has_results, 40, "the others again");
+    worker_case_until(&wc, is_unready, 0, "still not ready");
+    http_stub_answer_schema(registry, schema, "");
+    worker_case_until(&wc, worker_case_has_results, 42, "those that waited");
+    worker_case_until(&wc, worker_case_is_ready, 0, "ready again");
+    worker_case_stop(&wc);
+    cr_assert_eq(wc.rc, ERR_OK, "%s", wc.e.msg);
+    cr_assert_eq(worker_case_committed(&wc, 0) + worker_case_committed(&wc, 1), 42);
+    cr_assert_eq(worker_case_read(&wc, true, 0, 0, &d), 0);
+    free(d);
+    worker_case_close(&wc);
+    http_stub_close(registry);
 }
 
 Test(worker, broker_that_is_not_there_at_start_is_waited_for_and_a_stop_honoured)
