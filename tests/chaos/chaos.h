@@ -28,6 +28,7 @@ struct chaos_options {
 int chaos_generate(const struct chaos_options *o);
 int chaos_check(const struct chaos_options *o);
 int chaos_run(const struct chaos_options *o);
+int chaos_recreate(const struct chaos_options *o);
 int chaos_faults(const struct chaos_options *o);
 
 /* Raised by SIGTERM: the generator ends; by SIGUSR1: the checker is told that no job will be written any more. */

@@ -145,6 +145,25 @@ bool kafka_create_topic(rd_kafka_t *rk, const char *topic, int partitions, int r
     return done;
 }
 
+bool kafka_delete_topic(rd_kafka_t *rk, const char *topic, int timeout_ms)
+{
+    struct request r = request_of(rk, RD_KAFKA_ADMIN_OP_DELETETOPICS, timeout_ms);
+    rd_kafka_DeleteTopic_t *t = rd_kafka_DeleteTopic_new(topic);
+    bool done = false;
+    size_t n;
+
+    rd_kafka_DeleteTopics(rk, &t, 1, r.options, r.answers);
+    if (wait_for(&r, topic, timeout_ms)) {
+        const rd_kafka_topic_result_t **results =
+            rd_kafka_DeleteTopics_result_topics(rd_kafka_event_DeleteTopics_result(r.answer), &n);
+        done = n == 1 &&
+               is_done(topic, rd_kafka_topic_result_error(results[0]), rd_kafka_topic_result_error_string(results[0]));
+    }
+    request_end(&r);
+    rd_kafka_DeleteTopic_destroy(t);
+    return done;
+}
+
 bool kafka_set_topic(rd_kafka_t *rk, const char *topic, const char *name, const char *value, int timeout_ms)
 {
     struct request r = request_of(rk, RD_KAFKA_ADMIN_OP_ALTERCONFIGS, timeout_ms);

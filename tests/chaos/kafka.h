@@ -16,6 +16,7 @@ int kafka_partitions(rd_kafka_t *rk, const char *topic, int timeout_ms);
 /* Creates topics with 3 replicas (fewer where there are fewer brokers), 2 in sync. */
 bool kafka_create_topic(rd_kafka_t *rk, const char *topic, int partitions, int replicas, int timeout_ms);
 
+bool kafka_delete_topic(rd_kafka_t *rk, const char *topic, int timeout_ms);
 /* Replaces the topic's settings by this one, or by none (name NULL). */
 bool kafka_set_topic(rd_kafka_t *rk, const char *topic, const char *name, const char *value, int timeout_ms);
 /* Cuts the log: the records below offset go. */

@@ -9,9 +9,10 @@
 volatile sig_atomic_t chaos_term, chaos_usr1;
 
 static const char help[] =
-    "usage: chaos run | generate | check | faults [options]\n"
+    "usage: chaos run | generate | check | faults | recreate [options]\n"
     "  run       generator, checker, workers and faults against a running cluster; the verdict is the exit code\n"
     "  generate  numbered jobs until SIGTERM        check   judges, after SIGUSR1        faults  the list of a seed\n"
+    "  recreate  deletes the topic of the requests and makes it anew, of one replica\n"
     "  --seed N  --minutes M  --mode at_least_once|exactly_once  --workers 1..3  --faults KIND,KIND,...\n"
     "  --rate JOBS/S  --window JOBS  --partitions N  --keys N  --crash-one-in N (0: never)  --drain SECONDS\n"
     "  --bootstrap SERVERS  --group G  --requests T  --results T  --dead T  --log FILE  --dir DIR\n"
@@ -138,7 +139,11 @@ int main(int argc, char **argv)
     const struct {
         const char *name;
         int (*run)(const struct chaos_options *);
-    } commands[] = {{"run", chaos_run}, {"generate", chaos_generate}, {"check", chaos_check}, {"faults", chaos_faults}};
+    } commands[] = {{"run", chaos_run},
+                    {"generate", chaos_generate},
+                    {"check", chaos_check},
+                    {"faults", chaos_faults},
+                    {"recreate", chaos_recreate}};
     int c;
 
     for (optind = 2; argc > 1 && (c = getopt_long(argc, argv, "", options, NULL)) != -1;)

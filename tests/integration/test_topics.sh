@@ -1,0 +1,68 @@
+#!/usr/bin/env bash
+# The request topic under the real binary and a real Kafka: deleted and made anew while the worker runs, in both modes.
+cd "$(dirname "$0")/../.." || exit 1
+source tests/integration/lib.sh
+
+export KAFKA_LOCAL_DIR=$PWD/$WORK/kafka
+kafka() { ops/kafka-local/kafka.sh "$@"; }
+servers=$(kafka start --brokers 1 --port "${KAFKA_PORT:-19692}" 2>"$WORK/kafka.log")
+rc=$?
+if [ $rc = 77 ]; then
+    tail -1 "$WORK/kafka.log"
+    exit 77
+fi
+trap 'kill_workers; kafka stop >/dev/null 2>&1' EXIT
+check "a real Kafka starts" test $rc = 0
+[ $rc = 0 ] || exit 1
+for topic in requests results dead; do kafka topic translate.$topic 4 >/dev/null 2>&1; done
+
+options=(--config config/local.cfg --bootstrap "$servers" --set http.port=0 --set kafka.session_timeout_ms=6000)
+submit() { "$WORKER" submit --bootstrap "$servers" --format tsv "$@" 2>>"$WORK/submit.log"; }
+results() { "$WORKER" results --bootstrap "$servers" --output tsv --timeout 60 "$@"; }
+"$BUILD/evaluation_tsv" tests/golden/demo/evaluation.json >"$WORK/evaluation.tsv"
+work() { cut -f1-3 "$WORK/evaluation.tsv" | sed "s/^eval/$1/" | submit --ids >"$WORK/$1.ids"; } # 250 jobs
+all_seen() { results --ids "$WORK/$1.ids" >"$WORK/$1.out"; }
+start() { # MODE
+    worker_start "$1" "${options[@]}" --set kafka.group_id="$1" --set delivery.mode="$1" \
+        --set delivery.transactional_id="$1" || exit 1
+}
+delete_slowly() {
+    kafka tool org.apache.kafka.tools.TopicCommand --bootstrap-server "$servers" --delete --topic translate.requests \
+        >/dev/null 2>&1
+}
+has_decided() { # it has ended, or was given the partitions once more
+    ! kill -0 "${worker_pid[$1]}" 2>/dev/null || [ "$(grep -c 'event=assigned' "$WORK/$1.log")" -gt 2 ]
+}
+is_noticed() { grep -q 'event=topic_unknown' "$WORK/$1.log"; }
+make_anew() { kafka topic translate.requests 4 >/dev/null 2>&1; }
+
+for mode in at_least_once exactly_once; do
+    start $mode
+    work $mode-calm
+    all_seen $mode-calm
+    delete_slowly
+    check "$mode: a topic that is gone is noticed" within 30 is_noticed $mode
+    check "$mode: it can be made anew" within 30 make_anew
+    work $mode-anew
+    check "$mode: the worker goes on with the new one, from its beginning" all_seen $mode-anew
+
+    # Faster than the library asks for the topic again, and with jobs in flight: offsets mean other records now.
+    work $mode-busy
+    "$BUILD/chaos" recreate --bootstrap "$servers" --requests translate.requests --partitions 4
+    check "$mode: a topic is replaced under the worker" test $? = 0
+    work $mode-replaced
+    check "$mode: the worker notices" within 60 has_decided $mode
+    if kill -0 "${worker_pid[$mode]}" 2>/dev/null; then
+        echo "# $mode: it saw the topic gone, and goes on"
+    else
+        check_exit 5 "$mode: it stops, for it cannot tell what it has read" worker_wait $mode
+        check "$mode: it says why" grep -q 'the log was cut or the topic made anew' "$WORK/$mode.log"
+        start $mode
+    fi
+    check "$mode: every job of the new topic has its result" all_seen $mode-replaced
+    check "$mode: and one only" awk -F'\t' '{ n[$1]++ } END { for (id in n) if (n[id] > 1) exit 1 }' "$WORK/$mode-replaced.out"
+    kill -TERM "${worker_pid[$mode]}"
+    check_exit 0 "$mode: SIGTERM ends it well" worker_wait $mode
+done
+check "no job became a dead letter" test "$(results --dead-letters | grep -c DEAD_LETTER)" = 0
+finish
