@@ -538,14 +538,15 @@ static void on_rebalance(rd_kafka_t *rk, rd_kafka_resp_err_t rc, rd_kafka_topic_
 
 /* ---- partitions whose offset was lost: begun again at p->start ---- */
 
+/* Further on in the same log the ledger stays: what is in flight may finish, and what the note says is finished. */
 static void begin_partition(struct consumer *c, rd_kafka_topic_partition_list_t *list, int32_t id)
 {
     struct partition *p = assignment_find(c->mine, id);
-    int64_t at = p->start >= 0 ? p->start : first_offset(c, p);
+    int64_t at = p->start >= 0 ? p->start : first_offset(c, p), cut = p->start >= 0 ? lost_offset_cut(p) : 0;
 
-    if (p->start >= 0 && at != lost_offset_wanted(p)) { /* elsewhere: what was read before is another log's */
-        atomic_fetch_add(&c->n_resets, 1);
-        atomic_fetch_add(&c->n_cut, lost_offset_cut(p));
+    atomic_fetch_add(&c->n_resets, p->start >= 0 && at != lost_offset_wanted(p));
+    atomic_fetch_add(&c->n_cut, cut);
+    if (p->start >= 0 && at != lost_offset_wanted(p) && cut == 0) { /* what was read before is another log's */
         take_partition(c, id);
         p = assignment_find(c->mine, id);
         if (!p)

@@ -9,8 +9,8 @@
  * given back; late results are dropped and counted.  Loss: dropped at once, nothing committed.
  * A commit carries a note of what is finished ahead of the frontier (commit_note.h), so that the next owner, or we after
  * a kill, repeat only what was in flight.  A partition whose offset the group does not tell yet is not read before.
- * A log that is cut (retention, DeleteRecords) before it was read: reading goes on at its new start, and the offsets
- * that were passed over are counted.
+ * A log that is cut (retention, DeleteRecords) before it was read: reading goes on at its new start, the offsets that
+ * were passed over are counted, and what was read before stays in flight.
  * Mode exactly_once: nothing is committed here; the publisher of transactions asks for the offsets (handover.h).
  * Thread: the consumer's, except where "any thread" is said. */
 #ifndef KAFKA_CONSUMER_H

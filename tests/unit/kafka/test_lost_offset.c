@@ -1,4 +1,5 @@
 #include "base/clock.h"
+#include "kafka/commit_note.h"
 #include "tests/support/kafka_case.h"
 
 #include <criterion/criterion.h>
@@ -227,6 +228,58 @@ Test(lost_offset, deleted_records_are_passed_over_to_the_first_one_left, .timeou
     join(&m, &kc);
     cr_assert_eq(turn_until_stopped(&m), ERR_KAFKA);
     cr_assert_not_null(strstr(m.e.msg, "offset 1 is before the first one left"), "%s", m.e.msg);
+    leave(&m);
+    kafka_case_close(&kc);
+}
+
+/* The first record is in flight when it is cut away with others that were not read. */
+Test(lost_offset, a_job_in_flight_outlives_a_cut, .timeout = 60)
+{
+    static const char *const properties[] = {"queued.min.messages=1", "fetch.message.max.bytes=1000", NULL};
+    enum { RECORDS = 41 };
+    struct record *held;
+    struct kafka_case kc;
+    struct member m;
+
+    kafka_case_open(&kc, 1);
+    kc.k.properties = properties; /* hardly anything is fetched before it is asked for */
+    kafka_case_submit(&kc, 0, 1, 0);
+    join(&m, &kc);
+    while (!(held = queue_pop(m.records, 0)))
+        cr_assert_eq(consumer_turn(m.c, 20, &m.e), ERR_OK, "%s", m.e.msg);
+    fill(&kc, RECORDS - 1);
+    while (m.s.records + m.s.cut < RECORDS)
+        cr_assert_eq(turn(&m), ERR_OK, "%s", m.e.msg);
+    cr_assert_gt(m.s.cut, 0);
+    cr_assert_leq(kafka_case_committed(&kc, 0), 0);
+    cr_assert(consumer_owns(m.c, &held->at));
+    consumer_finish(m.c, &held->at);
+    consumer_release(m.c, held);
+    turn_until_committed(&m, &kc, 0, RECORDS);
+    cr_assert_eq(m.s.late_results, 0);
+    leave(&m);
+    kafka_case_close(&kc);
+}
+
+/* The note of the committed offset speaks of records that are still there: they are not read again. */
+Test(lost_offset, a_note_outlives_a_cut, .timeout = 60)
+{
+    enum { RECORDS = 40 };
+    struct commit_note n = {.suspect = -1, .n_runs = 1, .runs = {{RECORDS - 3, RECORDS - 2}}};
+    char text[COMMIT_NOTE_MAX_BYTES + 1];
+    struct kafka_case kc;
+    struct member m;
+    struct err e;
+    size_t size;
+
+    kafka_case_open(&kc, 1);
+    fill(&kc, RECORDS);
+    cr_assert_eq(commit_note_encode(&n, 1, text, &size, &e), ERR_OK, "%s", e.msg);
+    kafka_case_commit(&kc, 0, 1, text);
+    join(&m, &kc);
+    turn_until_committed(&m, &kc, 0, RECORDS);
+    cr_assert_gt(m.s.cut, 0);
+    cr_assert_eq(m.s.skipped, 2);
     leave(&m);
     kafka_case_close(&kc);
 }
