@@ -31,6 +31,7 @@ struct partition {
     bool revoked;                /* on its way out: not read any more */
     rd_kafka_message_t *put_off; /* read, and not taken before there is room for it in the ledger; or NULL */
     int64_t lost_ns, lost_ask_ns, past_end_ns; /* lost_offset.h; monotonic, 0 = not */
+    bool ask_group;                            /* it begins where the group is, with a new ledger */
     int64_t least_end, start;                  /* start: where it begins again, -1 = not decided */
     uint64_t sent, saved;      /* ledger_changes() in the newest commit, and in the last that was acknowledged */
     _Atomic int64_t committed; /* what the group has stored, -1 = nothing or unknown */

@@ -556,8 +556,26 @@ static void begin_partition(struct consumer *c, rd_kafka_topic_partition_list_t 
         p->lost_ns = p->past_end_ns = 0;
         p->start = -1;
     }
+    p->ask_group = false;
     intake_again(c->intake, p);
     rd_kafka_topic_partition_list_add(list, c->k->request_topic, id)->offset = at;
+}
+
+/* With new ledgers: what is in flight of them is late from here on. */
+static void ask_group(struct consumer *c, const int32_t *ids, int n)
+{
+    bool any = false;
+
+    for (int i = 0; i < n; i++) {
+        if (!assignment_find(c->mine, ids[i])->ask_group)
+            continue;
+        take_partition(c, ids[i]);
+        if (!assignment_find(c->mine, ids[i]))
+            return; /* the worker stops */
+        assignment_find(c->mine, ids[i])->ask_group = any = true;
+    }
+    if (any)
+        ask_offsets(c, COMMITTED_TURN_MS);
 }
 
 /* The library gives a partition without a usable offset up, and takes it again only with a new assignment: of this one
@@ -571,8 +589,10 @@ static void begin_again(struct consumer *c)
 
     for (int i = 0; ids && i < n; i++)
         ids[i] = assignment_at(c->mine, i)->id;
-    for (int i = 0; ids && i < n; i++)
-        if (!cooperative || assignment_find(c->mine, ids[i])->start >= 0)
+    if (ids)
+        ask_group(c, ids, n);
+    for (int i = 0; ids && c->stop.code == ERR_OK && i < n; i++)
+        if (!cooperative || assignment_find(c->mine, ids[i])->start >= 0 || assignment_find(c->mine, ids[i])->ask_group)
             begin_partition(c, list, ids[i]);
     if (list->cnt > 0 && cooperative)
         tell_library(c->rk, false, list);

@@ -150,6 +150,9 @@ static enum err_code decide(struct partition *p, const struct kafka_config *k, s
         return decide_before(p, k, low, e);
     if (want > end)
         return decide_after(p, k, low, end, e);
+    /* The same log again, or another one that has grown past our offset: only the group knows, for its offsets went with
+     * the topic that they were of. */
+    p->ask_group = true;
     begin_at(p, want, "came_back");
     return ERR_OK;
 }

@@ -6,8 +6,10 @@
  *
  *   no offset                     as kafka.offset_reset says
  *   before the start of the log   deleted by retention: from the first record left; stops under offset_reset "error"
- *   after its end                 the high watermark may come back once an election is over: waits offset_wait_ms for
- *                                 it, then as kafka.offset_past_end says
+ *   after its end                 the end may come back once an election is over: waits offset_wait_ms for it, then as
+ *                                 kafka.offset_past_end says; as long as it is lost nothing is committed
+ *   after an end that came back   where the group is, as after a restart: a topic that was made anew has no offsets of a
+ *                                 group, and may have grown past ours while we waited
  *
  * The library itself never decides (auto.offset.reset is always "error").
  * Thread: the consumer's alone.  Blocks for at most twice ASK_MS, once a second while something is lost. */

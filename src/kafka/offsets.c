@@ -141,7 +141,7 @@ bool offsets_read(struct offsets *o, rd_kafka_t *rk, struct assignment *mine, in
 
 bool offsets_has_news(const struct partition *p)
 {
-    return p->known && ledger_changes(p->ledger) != p->saved;
+    return p->known && !p->lost_ns && ledger_changes(p->ledger) != p->saved;
 }
 
 bool offsets_have_news(struct assignment *mine)

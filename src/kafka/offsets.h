@@ -24,7 +24,7 @@ void offsets_close(struct offsets *o);
  * is act ERR_STOP. */
 bool offsets_read(struct offsets *o, rd_kafka_t *rk, struct assignment *mine, int timeout_ms, struct err *e);
 
-/* Would a commit say anything new? */
+/* Would a commit say anything new?  Not while the log does not hold our offset: it may be another one. */
 bool offsets_has_news(const struct partition *p);
 bool offsets_have_news(struct assignment *mine);
 /* Offsets and notes of the partitions with news; what is held counts as finished.  NULL: no news. */
