@@ -39,6 +39,7 @@ enum {
     BROKERS = 3,
     SESSION_MS = 6000,
     REVOKE_MS = 3000,
+    TRANSACTION_MS = 10000, /* the worker's transaction.timeout.ms */
     EVENT_MS = 60000,
     MOST_ARGS = 80,
     DRAIN_MS = 15000,
@@ -69,7 +70,7 @@ struct runner {
     int64_t cut; /* offsets that were not committed when the log was cut there */
     struct cut_history cuts;
     struct registry_stub *registry; /* NULL: no Avro jobs */
-    bool twins_fight;               /* static members: the one that comes back may win, and either may be fenced */
+    bool twins_fight;               /* the one that comes back may win, and either may be fenced */
     bool brokers_troubled;          /* since a worker was last asked to end */
 };
 
@@ -355,10 +356,13 @@ static void break_device(struct runner *r, int slot)
     end_worker(r, slot, DEVICE_GONE, 0); /* at its next step */
 }
 
-/* The stopped one moves aside, its identity goes to another. */
+/* The stopped one moves aside, its identity goes to another.  Exactly once the one that comes back is fenced; but where its
+ * open transaction is older than transaction.timeout.ms then, it cannot tell another instance from the brokers' own abort:
+ * it takes its name back once, and the other may be fenced. */
 static void twin(struct runner *r, int slot, int duration_ms)
 {
     pid_t pid = r->workers[slot].pid;
+    int64_t stopped_ns = clock_mono_ns();
 
     if (r->workers[slot].state == WORKER_GONE)
         return;
@@ -375,7 +379,7 @@ static void twin(struct runner *r, int slot, int duration_ms)
     if (!await_state(r, slot, WORKER_JOINED, EVENT_MS))
         hangs(r, slot, "has not joined", EVENT_MS);
     pass(r, duration_ms);
-    r->twins_fight = !r->o->exactly_once;
+    r->twins_fight = !r->o->exactly_once || clock_mono_ns() - stopped_ns >= TRANSACTION_MS * NS_PER_MS;
     kill(pid, SIGCONT);
     end_worker(r, OLD_TWIN, FENCED, 0);
     if (!await_state(r, slot, WORKER_JOINED, EVENT_MS))
