@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "kafka/assignment.h"
 #include "kafka/client.h"
+#include "kafka/commits.h"
 #include "kafka/consumer_conf.h"
 #include "kafka/handover.h"
 #include "kafka/intake.h"
@@ -42,10 +43,6 @@ enum {
     COMMITTED_MS = 5000,       /* question for the committed offsets, at assignment */
     COMMITTED_TURN_MS = 500,   /* the same once more in a later turn, */
     COMMITTED_EVERY_MS = 1000, /* this often */
-    COMMIT_LOST_MS = 60000,    /* a commit without an answer for so long is forgotten */
-    RETRY_MIN_MS = 100,
-    RETRY_MAX_MS = 5000,
-    REBALANCE_TRIES = 3, /* of a commit that a rebalance in progress refuses, while we hold that rebalance up */
 };
 
 struct finished { /* from the publisher, under lock; swapped out whole */
@@ -58,13 +55,14 @@ struct consumer {
     struct delivery_config d;
     struct client client;
     rd_kafka_t *rk;
-    rd_kafka_queue_t *group_queue, *commit_queue;
+    rd_kafka_queue_t *group_queue;
     int wake_fd;
     struct queue *records;
     struct record_pool *pool;
     struct assignment *mine;
     struct intake *intake;
     struct offsets *offsets;
+    struct commits *commits;
     struct handover *handover; /* to the publisher of transactions */
 
     pthread_mutex_t lock; /* of `finished` */
@@ -79,22 +77,12 @@ struct consumer {
     int64_t watermarks_ns;
     int64_t ask_again_ns; /* for committed offsets that are not known, 0 = all are */
 
-    bool dirty;          /* something was finished since the last commit */
-    uintptr_t commit_id; /* of the newest commit */
-    bool commit_out;     /* it has no answer yet */
-    int64_t commit_sent_ns, commit_due_ns;
-    int commit_failures;    /* in a row */
-    bool commit_rebalance;  /* the last one failed because the group is being dealt out anew */
-    bool commit_hopeless;   /* this membership is over: only the next assignment helps */
-    uint32_t commit_newest; /* partitions of later assignments do not belong to that commit */
-
     _Atomic bool abandoned; /* nothing more will be finished */
     _Atomic bool starved;   /* reading waits for room */
     _Atomic bool joined;
     _Atomic int lost_offsets;
     _Atomic int64_t jobs; /* taken, and neither finished nor dropped as late */
-    _Atomic int64_t n_records, n_skipped, n_commits, n_commit_errors, n_rebalances, n_late, n_lost, n_resets, n_cut,
-        last_turn_ns, last_record_ns;
+    _Atomic int64_t n_records, n_skipped, n_rebalances, n_late, n_lost, n_resets, n_cut, last_turn_ns, last_record_ns;
 };
 
 /* ---- waiting ---- */
@@ -122,14 +110,6 @@ static void wait_for_work(const struct consumer *c, int64_t until_ns)
 
     if (left > 0)
         poll(&fd, 1, (int)((left + NS_PER_MS - 1) / NS_PER_MS));
-}
-
-static void pause_until(int64_t until_ns)
-{
-    int64_t left = until_ns - clock_mono_ns();
-
-    if (left > 0)
-        poll(NULL, 0, (int)((left + NS_PER_MS - 1) / NS_PER_MS));
 }
 
 static void wake_from(const struct consumer *c, rd_kafka_queue_t *q)
@@ -210,6 +190,14 @@ static void check_unknown_topic(struct consumer *c)
     stop_with(c, &e);
 }
 
+static void check_commits(struct consumer *c)
+{
+    struct err e;
+
+    if (commits_failure(c->commits, &e) != ERR_OK)
+        stop_with(c, &e);
+}
+
 /* ---- finished jobs ---- */
 
 static bool is_transactional(const struct consumer *c)
@@ -235,7 +223,7 @@ static void serve_finished(struct consumer *c)
         } else if (ledger_finish(p->ledger, at->offset, NULL) == ERR_OK) {
             atomic_store(&p->in_flight, (int64_t)ledger_in_flight(p->ledger));
             atomic_store(&p->frontier, ledger_frontier(p->ledger));
-            c->dirty = true; /* a note that changed is worth a commit too */
+            commits_want(c->commits); /* a note that changed is worth a commit too */
         } else {
             log_event(LOG_ERROR, "finished_twice", "partition=%d offset=%lld", at->partition, (long long)at->offset);
             continue; /* it was counted down the first time */
@@ -260,131 +248,16 @@ void consumer_finish(struct consumer *c, const struct source *at)
         wake(c);
 }
 
-/* ---- commits: one at a time, the contiguous frontier and a note of what is finished ahead of it ---- */
-
 /* A shadow commits nothing at all. */
 static bool commits_here(const struct consumer *c)
 {
     return c->d.mode == DELIVERY_AT_LEAST_ONCE;
 }
 
-static int64_t retry_ms(const struct consumer *c)
-{
-    int64_t ms = RETRY_MIN_MS;
-
-    for (int i = 1; i < c->commit_failures && ms < RETRY_MAX_MS; i++)
-        ms *= 2;
-    return ms < RETRY_MAX_MS ? ms : RETRY_MAX_MS;
-}
-
-static void commit_failed(struct consumer *c, rd_kafka_resp_err_t rc)
-{
-    struct err e;
-
-    c->commit_failures++;
-    c->commit_hopeless = rc == RD_KAFKA_RESP_ERR_ILLEGAL_GENERATION || rc == RD_KAFKA_RESP_ERR_UNKNOWN_MEMBER_ID;
-    c->commit_rebalance = rc == RD_KAFKA_RESP_ERR_REBALANCE_IN_PROGRESS;
-    c->dirty = true;
-    c->commit_due_ns = clock_mono_ns() + retry_ms(c) * NS_PER_MS;
-    atomic_fetch_add(&c->n_commit_errors, 1);
-    log_event(LOG_WARN, "commit_failed", "error=%s failures=%d", rd_kafka_err2name(rc), c->commit_failures);
-    if (rc == RD_KAFKA_RESP_ERR_OFFSET_METADATA_TOO_LARGE) {
-        log_event(LOG_WARN, "notes_left_out",
-                  "text=\"offset.metadata.max.bytes of this broker is below 4096: a restart repeats more\"");
-        offsets_leave_notes_out(c->offsets);
-    }
-    if (client_act(rc) == ERR_STOP) {
-        client_err(&e, rc, "commit");
-        stop_with(c, &e);
-    }
-}
-
-static void on_commit_answer(struct consumer *c, rd_kafka_event_t *ev)
-{
-    rd_kafka_resp_err_t rc = rd_kafka_event_error(ev);
-    const rd_kafka_topic_partition_list_t *list = rd_kafka_event_topic_partition_list(ev);
-
-    if ((uintptr_t)rd_kafka_event_opaque(ev) != c->commit_id || !c->commit_out)
-        return; /* given up long ago */
-    c->commit_out = false;
-    for (int i = 0; list && !rc && i < list->cnt; i++)
-        rc = list->elems[i].err;
-    if (rc) {
-        commit_failed(c, rc);
-        return;
-    }
-    if (list)
-        offsets_stored(c->mine, list, c->commit_newest);
-    c->commit_failures = 0;
-    c->commit_rebalance = c->commit_hopeless = false;
-    atomic_fetch_add(&c->n_commits, 1);
-}
-
-static void serve_commits(struct consumer *c, int timeout_ms)
-{
-    rd_kafka_event_t *ev;
-
-    while ((ev = rd_kafka_queue_poll(c->commit_queue, timeout_ms))) {
-        if (rd_kafka_event_type(ev) == RD_KAFKA_EVENT_OFFSET_COMMIT)
-            on_commit_answer(c, ev);
-        rd_kafka_event_destroy(ev);
-        timeout_ms = 0;
-    }
-    if (c->commit_out && clock_mono_ns() - c->commit_sent_ns > COMMIT_LOST_MS * NS_PER_MS) {
-        c->commit_out = false;
-        commit_failed(c, RD_KAFKA_RESP_ERR__TIMED_OUT);
-    }
-}
-
-/* Sends the offsets, if there is anything new. */
-static void commit_start(struct consumer *c)
-{
-    rd_kafka_topic_partition_list_t *list = offsets_make(c->offsets, c->mine);
-    rd_kafka_resp_err_t rc;
-
-    c->dirty = false;
-    if (!list)
-        return;
-    c->commit_id++;
-    c->commit_newest = assignment_newest(c->mine);
-    c->commit_sent_ns = clock_mono_ns();
-    c->commit_due_ns = c->commit_sent_ns + c->d.commit_interval_ms * NS_PER_MS;
-    rc = rd_kafka_commit_queue(c->rk, list, c->commit_queue, NULL, (void *)c->commit_id);
-    rd_kafka_topic_partition_list_destroy(list);
-    c->commit_out = rc == RD_KAFKA_RESP_ERR_NO_ERROR;
-    if (rc)
-        commit_failed(c, rc);
-}
-
-static void commit_if_due(struct consumer *c)
-{
-    if (c->dirty && !c->commit_out && commits_here(c) && clock_mono_ns() >= c->commit_due_ns)
-        commit_start(c);
-}
-
-/* Commits all there is and waits for the answers, until until_ns; failures that pass are tried again. */
 static void commit_all(struct consumer *c, int64_t until_ns)
 {
-    int64_t left;
-
-    if (!commits_here(c))
-        return;
-    for (;;) {
-        while (c->commit_out && (left = until_ns - clock_mono_ns()) > 0)
-            serve_commits(c, (int)(left / NS_PER_MS) + 1);
-        if (c->commit_out || c->stop.code != ERR_OK || c->commit_hopeless)
-            return;
-        if (c->commit_rebalance && c->commit_failures >= REBALANCE_TRIES)
-            return;                   /* it goes on once we let go, and the group waits for that */
-        if (c->commit_failures > 0) { /* nothing else is served here, so the pause may be a plain one */
-            if (c->commit_due_ns >= until_ns)
-                return;
-            pause_until(c->commit_due_ns);
-        }
-        if (!offsets_have_news(c->mine))
-            return;
-        commit_start(c);
-    }
+    if (commits_here(c) && c->stop.code == ERR_OK)
+        commits_all(c->commits, until_ns);
 }
 
 /* ---- rebalance: called back from within rd_kafka_consumer_poll() or the close ---- */
@@ -440,7 +313,7 @@ static void on_assign(struct consumer *c, rd_kafka_topic_partition_list_t *given
         if (p)
             given->elems[i].offset = first_offset(c, p);
     }
-    c->commit_hopeless = false;
+    commits_joined(c->commits);
     c->unknown_topic_ns = given->cnt > 0 ? 0 : c->unknown_topic_ns;
     atomic_store(&c->joined, true);
 }
@@ -479,7 +352,7 @@ static void on_revoke(struct consumer *c, const rd_kafka_topic_partition_list_t 
         atomic_store(&c->last_turn_ns, clock_mono_ns());
         if (lost || in_flight_of(c, going) == 0 || atomic_load(&c->abandoned) || clock_mono_ns() >= until)
             break;
-        serve_commits(c, 0);
+        commits_serve(c->commits, 0);
         int64_t step = clock_mono_ns() + 100 * NS_PER_MS; /* a loss has no event of its own */
         wait_for_work(c, step < until ? step : until);
     }
@@ -626,7 +499,8 @@ static bool has_room(const struct consumer *c)
 static void note_frontier(struct consumer *c, struct partition *p)
 {
     atomic_store(&p->frontier, ledger_frontier(p->ledger));
-    c->dirty |= offsets_has_news(p);
+    if (offsets_has_news(p))
+        commits_want(c->commits);
 }
 
 /* An earlier owner finished it: only the ledger hears of it. */
@@ -763,13 +637,15 @@ enum err_code consumer_turn(struct consumer *c, int timeout_ms, struct err *e)
     busy = serve_group(c);
     if (c->ask_again_ns && now >= c->ask_again_ns)
         ask_offsets(c, COMMITTED_TURN_MS);
-    serve_commits(c, 0);
+    commits_serve(c->commits, 0);
     serve_lost_offsets(c);
     busy |= read_records(c);
-    commit_if_due(c);
-    handover_say(c->handover, c->dirty && offsets_have_news(c->mine), false);
+    if (commits_here(c))
+        commits_if_due(c->commits);
+    handover_say(c->handover, commits_wanted(c->commits) && offsets_have_news(c->mine), false);
     refresh_watermarks(c);
     check_unknown_topic(c);
+    check_commits(c);
     if (c->stop.code != ERR_OK) {
         handover_deafen(c->handover);
         if (e)
@@ -778,8 +654,8 @@ enum err_code consumer_turn(struct consumer *c, int timeout_ms, struct err *e)
     }
     if (busy || timeout_ms <= 0)
         return ERR_OK;
-    if (c->dirty && !c->commit_out && commits_here(c) && c->commit_due_ns < until)
-        until = c->commit_due_ns;
+    if (commits_here(c) && commits_due_ns(c->commits) < until)
+        until = commits_due_ns(c->commits);
     wait_for_work(c, until);
     return ERR_OK;
 }
@@ -819,12 +695,13 @@ static enum err_code start_library(struct consumer *c, const char *bootstrap, st
         return rc;
     rd_kafka_poll_set_consumer(c->rk);
     c->group_queue = rd_kafka_queue_get_consumer(c->rk);
-    c->commit_queue = rd_kafka_queue_new(c->rk);
+    rc = commits_open(&c->commits, c->rk, c->offsets, c->mine, c->d.commit_interval_ms, c->wake_fd, e);
+    if (rc != ERR_OK)
+        return rc;
     if ((rc = intake_open(&c->intake, c->rk, c->k->request_topic, c->mine, ledger_window(c), e)) != ERR_OK)
         return rc;
     wake_from(c, c->group_queue);
     wake_from(c, intake_queue(c->intake));
-    wake_from(c, c->commit_queue);
     return subscribe(c, e);
 }
 
@@ -900,6 +777,7 @@ int64_t consumer_in_flight(const struct consumer *c)
 
 static void consumer_free(struct consumer *c)
 {
+    commits_close(c->commits);
     assignment_close(c->mine);
     offsets_close(c->offsets);
     handover_close(c->handover);
@@ -911,14 +789,6 @@ static void consumer_free(struct consumer *c)
     free(c->finished.list);
     free(c->taken_out.list);
     free(c);
-}
-
-static void queue_let_go(rd_kafka_queue_t *q)
-{
-    if (!q)
-        return;
-    rd_kafka_queue_io_event_enable(q, -1, NULL, 0);
-    rd_kafka_queue_destroy(q);
 }
 
 void consumer_close(struct consumer *c, int timeout_ms)
@@ -933,11 +803,16 @@ void consumer_close(struct consumer *c, int timeout_ms)
         return;
     }
     serve_finished(c);
-    c->commit_due_ns = 0;
-    commit_all(c, clock_mono_ns() + (int64_t)timeout_ms * NS_PER_MS / 2); /* the other half is for leaving */
+    if (c->commits) {
+        commits_hurry(c->commits);
+        commit_all(c, clock_mono_ns() + (int64_t)timeout_ms * NS_PER_MS / 2); /* the other half is for leaving */
+    }
     c->closing = true;
-    queue_let_go(c->group_queue);
-    queue_let_go(c->commit_queue);
+    if (c->group_queue) {
+        rd_kafka_queue_io_event_enable(c->group_queue, -1, NULL, 0);
+        rd_kafka_queue_destroy(c->group_queue);
+    }
+    commits_let_go(c->commits);
     intake_close(c->intake); /* a record that still lay there would hold the library's end up */
     c->intake = NULL;
     int64_t left = (until - clock_mono_ns()) / NS_PER_MS;
@@ -981,8 +856,8 @@ void consumer_get_stats(const struct consumer *c, struct consumer_stats *s)
     s->skipped = atomic_load(&c->n_skipped);
     s->cut = atomic_load(&c->n_cut);
     s->notes_ignored = offsets_notes_ignored(c->offsets);
-    s->commits = atomic_load(&c->n_commits);
-    s->commit_errors = atomic_load(&c->n_commit_errors);
+    s->commits = commits_done(c->commits);
+    s->commit_errors = commits_failed(c->commits);
     s->rebalances = atomic_load(&c->n_rebalances);
     s->lost_offsets = atomic_load(&c->lost_offsets);
     s->offset_resets = atomic_load(&c->n_resets);
