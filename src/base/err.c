@@ -32,6 +32,7 @@ static const char *const names[ERR_CODES] = {
     [ERR_NUMERICAL] = "NUMERICAL",
     [ERR_RESULT_TOO_LARGE] = "RESULT_TOO_LARGE",
     [ERR_RETRIES_EXHAUSTED] = "RETRIES_EXHAUSTED",
+    [ERR_CRASHED] = "CRASHED",
 };
 
 /* A cut message must not end in half a character: drop a lead byte whose tail is missing. */

@@ -36,7 +36,8 @@ enum err_code {
     ERR_NUMERICAL,        /* logits that are not finite */
     ERR_RESULT_TOO_LARGE, /* the broker's limit refuses the result */
     ERR_RETRIES_EXHAUSTED,
-    ERR_CODES /* how many there are */
+    ERR_CRASHED, /* it ended its worker, again and again */
+    ERR_CODES    /* how many there are */
 };
 
 enum err_act {

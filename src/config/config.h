@@ -98,6 +98,7 @@ struct wire_config {
 struct retry_config {
     int max_attempts; /* of one job, for failures of its own row */
     int backoff_ms, backoff_max_ms;
+    int max_crashes; /* of the process, with this job alone in work; 0 = nobody counts */
 };
 
 struct dead_letter_config {

@@ -176,6 +176,9 @@ const struct config_key config_keys[] = {
     {"retry.max_attempts", INT(retry.max_attempts), "5", 1, 100, NULL, "attempts", "Of one job; then it is a dead letter."},
     {"retry.backoff_ms", INT(retry.backoff_ms), "200", 1, 60000, NULL, "ms", "Before the second attempt; doubles."},
     {"retry.backoff_max_ms", INT(retry.backoff_max_ms), "10000", 1, 3600000, NULL, "ms", "Longest wait between attempts."},
+    {"retry.max_crashes", INT(retry.max_crashes), "2", 0, 100, NULL, "crashes",
+     "Ends of the process (or its device) with one job alone in work; then it is a dead letter. 0: jobs that end the "
+     "process are not looked for."},
 
     {"dead_letter.max_share", REAL(dead_letter.max_share), "0.01", 0, 1, NONE,
      "Share of the last 10,000 jobs, counted from 1,000 jobs on; more stops the worker. 1 switches it off."},

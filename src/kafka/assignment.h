@@ -9,6 +9,7 @@
 #define KAFKA_ASSIGNMENT_H
 
 #include "base/err.h"
+#include "kafka/caution.h"
 #include "kafka/consumer.h"
 #include "kafka/ledger.h"
 #include "wire/record.h"
@@ -26,10 +27,12 @@ struct partition {
     uint32_t assignment;
     rd_kafka_queue_t *queue; /* its records; leads to the queue of all */
     struct ledger *ledger;
+    struct caution caution;
     bool known;                  /* the group's offset and note were read: not read from before */
     bool heard;                  /* something came from its queue */
     bool revoked;                /* on its way out: not read any more */
-    rd_kafka_message_t *put_off; /* read, and not taken before there is room for it in the ledger; or NULL */
+    rd_kafka_message_t *put_off; /* read, and not taken before its ledger has room and it may be in work; or NULL */
+    bool paused;                 /* in the library, behind put_off */
     int64_t lost_ns, lost_ask_ns, past_end_ns; /* lost_offset.h; monotonic, 0 = not */
     bool ask_group;                            /* it begins where the group is, with a new ledger */
     int64_t least_end, start;                  /* start: where it begins again, -1 = not decided */

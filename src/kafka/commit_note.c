@@ -3,7 +3,8 @@
 #include <string.h>
 
 /* Layout, integers as LEB128 varints, offsets as distances from the committed one:
- *   flags       bit 0: finished offsets as a bitmap; bit 1: a suspect follows
+ *   flags       bit 0: finished offsets as a bitmap; bit 1: a suspect follows; bit 2: in work; bit 3: deaths follow
+ *   [deaths]
  *   [crashes, suspect - frontier]
  *   bitmap:     number of bytes, then bit i of byte k = offset frontier + 1 + 8k + i
  *   runs:       number of runs, then for each: first - end of the one before, last - first
@@ -16,7 +17,10 @@ enum {
     PREFIX_BYTES = sizeof prefix - 1,
     FLAG_BITMAP = 1,
     FLAG_SUSPECT = 2,
-    HEAD_BYTES = 1 + 2 + 10 + 4,                                      /* flags, crashes, suspect, a count */
+    FLAG_IN_WORK = 4,
+    FLAG_DEATHS = 8,
+    FLAGS = FLAG_BITMAP | FLAG_SUSPECT | FLAG_IN_WORK | FLAG_DEATHS,
+    HEAD_BYTES = 1 + 2 + 2 + 10 + 4,                                  /* flags, deaths, crashes, suspect, a count */
     PAYLOAD_MAX = (COMMIT_NOTE_MAX_BYTES - PREFIX_BYTES) / 4 * 3 + 2, /* base64 without padding */
     BODY_MAX = PAYLOAD_MAX - 4 - HEAD_BYTES - 2,
     BITMAP_MAX_SPAN = BODY_MAX * 8,
@@ -169,26 +173,44 @@ static size_t put_bitmap(unsigned char *p, const struct commit_note *n, int64_t 
     return w + bytes;
 }
 
+static uint64_t count_of(int n)
+{
+    return n > COMMIT_NOTE_MAX_COUNT ? COMMIT_NOTE_MAX_COUNT : (uint64_t)n;
+}
+
+/* Flags, but for the bitmap's, and what they announce. */
+static size_t put_head(unsigned char *p, const struct commit_note *n, int64_t frontier)
+{
+    bool suspect = n->suspect >= frontier;
+    size_t w = 1;
+
+    p[0] = (unsigned char)((suspect ? FLAG_SUSPECT : 0) | (n->in_work ? FLAG_IN_WORK : 0) |
+                           (n->deaths > 0 ? FLAG_DEATHS : 0));
+    if (n->deaths > 0)
+        w += put_varint(p + w, count_of(n->deaths));
+    if (suspect) {
+        w += put_varint(p + w, count_of(n->crashes));
+        w += put_varint(p + w, (uint64_t)(n->suspect - frontier));
+    }
+    return w;
+}
+
 enum err_code commit_note_encode(const struct commit_note *n, int64_t frontier, char out[COMMIT_NOTE_MAX_BYTES + 1],
                                  size_t *size, struct err *e)
 {
     unsigned char payload[PAYLOAD_MAX + 8];
-    size_t w = 1, as_runs = runs_size(n, frontier), span_bytes = 0, body;
-    bool bitmap, suspect = n->suspect >= frontier && n->crashes > 0;
+    size_t w = put_head(payload, n, frontier), as_runs = runs_size(n, frontier), span_bytes = 0, body;
+    bool bitmap;
 
     *size = 0;
     out[0] = '\0';
-    if (n->n_runs == 0 && !suspect)
+    if (n->n_runs == 0 && payload[0] == 0)
         return ERR_OK;
     if (n->n_runs > 0)
         span_bytes = (size_t)((uint64_t)(n->runs[n->n_runs - 1].last - frontier) + 7) / 8;
     bitmap = span_bytes + varint_size(span_bytes) < as_runs;
     body = bitmap ? span_bytes + varint_size(span_bytes) : as_runs;
-    payload[0] = (unsigned char)((bitmap ? FLAG_BITMAP : 0) | (suspect ? FLAG_SUSPECT : 0));
-    if (suspect) {
-        w += put_varint(payload + w, (uint64_t)(n->crashes > 255 ? 255 : n->crashes));
-        w += put_varint(payload + w, (uint64_t)(n->suspect - frontier));
-    }
+    payload[0] |= bitmap ? FLAG_BITMAP : 0;
     if (w + body + 4 > PAYLOAD_MAX)
         return err_set(e, ERR_BUSY, ERR_RETRY, "commit note: %zu bytes, at most %d fit", w + body + 4, PAYLOAD_MAX);
     w += bitmap ? put_bitmap(payload + w, n, frontier, span_bytes) : put_runs(payload + w, n, frontier);
@@ -241,19 +263,31 @@ static bool get_runs(struct commit_note *n, const unsigned char *p, const unsign
     return p == end;
 }
 
+static bool get_count(const unsigned char **p, const unsigned char *end, int *n)
+{
+    uint64_t v;
+
+    if (!get_varint(p, end, &v) || v > COMMIT_NOTE_MAX_COUNT)
+        return false;
+    *n = (int)v;
+    return true;
+}
+
 static bool get_payload(struct commit_note *n, const unsigned char *p, size_t size, int64_t frontier)
 {
     const unsigned char *end = p + size;
-    uint64_t crashes, distance;
     unsigned flags = *p++;
+    uint64_t distance;
 
-    if (flags & ~(unsigned)(FLAG_BITMAP | FLAG_SUSPECT))
+    if (flags & ~(unsigned)FLAGS)
+        return false;
+    n->in_work = flags & FLAG_IN_WORK;
+    if (flags & FLAG_DEATHS && !get_count(&p, end, &n->deaths))
         return false;
     if (flags & FLAG_SUSPECT) {
-        if (!get_varint(&p, end, &crashes) || !get_varint(&p, end, &distance) || crashes < 1 || crashes > 255 ||
+        if (!get_count(&p, end, &n->crashes) || !get_varint(&p, end, &distance) ||
             distance > (uint64_t)(INT64_MAX - frontier))
             return false;
-        n->crashes = (int)crashes;
         n->suspect = frontier + (int64_t)distance;
     }
     return flags & FLAG_BITMAP ? get_bitmap(n, p, end, frontier) : get_runs(n, p, end, frontier);
@@ -261,7 +295,8 @@ static bool get_payload(struct commit_note *n, const unsigned char *p, size_t si
 
 static void clear(struct commit_note *n)
 {
-    n->crashes = 0;
+    n->in_work = false;
+    n->deaths = n->crashes = 0;
     n->suspect = -1;
     n->n_runs = 0;
 }

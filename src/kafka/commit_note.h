@@ -1,8 +1,8 @@
 /* commit_note.h -- what travels in the metadata of an offset commit, so that a restart or a rebalance neither repeats
- * nor waits: which offsets past the committed one are finished already, and how often the job at the committed offset
- * took its worker down with it.
+ * nor waits: which offsets past the committed one are finished already, and whether work is under way that may end its
+ * worker (caution.h).
  *
- *   "tw1." base64url( flags, crashes, suspect, the finished offsets as a bitmap or as runs, CRC-32 )
+ *   "tw1." base64url( flags, deaths, crashes, suspect, the finished offsets as a bitmap or as runs, CRC-32 )
  *
  * The text is plain ASCII: brokers hold metadata as a string.  A note that is damaged, newer, or another program's is
  * refused as a whole: nothing is ever skipped on its word.
@@ -19,7 +19,8 @@
 
 enum {
     COMMIT_NOTE_MAX_BYTES = 4096, /* of the text, without its NUL */
-    COMMIT_NOTE_MAX_RUNS = 12288  /* a bitmap of the widest window, every second offset finished */
+    COMMIT_NOTE_MAX_RUNS = 12288, /* a bitmap of the widest window, every second offset finished */
+    COMMIT_NOTE_MAX_COUNT = 255   /* of deaths, of crashes; more are written as so many */
 };
 
 /* Offsets first to last, both finished, and every record between them too. */
@@ -28,8 +29,10 @@ struct note_run {
 };
 
 struct commit_note {
-    int crashes;     /* 0 to 255: how often a worker died while it held the suspect */
-    int64_t suspect; /* offset; -1 = none */
+    bool in_work;    /* its owner may have jobs in work: a note that is found so was left by one that died */
+    int deaths;      /* of owners with many jobs in work, since the committed offset last moved */
+    int crashes;     /* of owners with the suspect alone in work */
+    int64_t suspect; /* offset of the job that is run alone; -1 = none */
     size_t n_runs;
     struct note_run runs[COMMIT_NOTE_MAX_RUNS]; /* ascending, apart, all above the committed offset */
 };

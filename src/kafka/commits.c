@@ -106,7 +106,9 @@ static void failed(struct commits *m, rd_kafka_resp_err_t rc)
     log_event(LOG_WARN, "commit_failed", "error=%s failures=%d", rd_kafka_err2name(rc), m->failures);
     if (rc == RD_KAFKA_RESP_ERR_OFFSET_METADATA_TOO_LARGE) {
         log_event(LOG_WARN, "notes_left_out",
-                  "text=\"offset.metadata.max.bytes of this broker is below 4096: a restart repeats more\"");
+                  "text=\"offset.metadata.max.bytes of this broker is below 4096: a restart repeats more, and jobs "
+                  "that end the "
+                  "process are not looked for\"");
         offsets_leave_notes_out(m->offsets);
     }
     if (client_act(rc) == ERR_STOP && m->failure.code == ERR_OK)
@@ -170,9 +172,9 @@ static void start(struct commits *m)
         failed(m, rc);
 }
 
-void commits_if_due(struct commits *m)
+void commits_if_due(struct commits *m, bool hurry)
 {
-    if (m->wanted && !m->is_out && clock_mono_ns() >= m->due_ns)
+    if (m->wanted && !m->is_out && ((hurry && m->failures == 0) || clock_mono_ns() >= m->due_ns))
         start(m);
 }
 
@@ -206,6 +208,11 @@ void commits_hurry(struct commits *m)
 int64_t commits_due_ns(const struct commits *m)
 {
     return m->wanted && !m->is_out ? m->due_ns : INT64_MAX;
+}
+
+bool commits_refused(const struct commits *m)
+{
+    return m->failures > 0;
 }
 
 void commits_joined(struct commits *m)

@@ -28,14 +28,15 @@ void commits_close(struct commits *m);
 
 void commits_want(struct commits *m); /* something was finished, or a note changed */
 bool commits_wanted(const struct commits *m);
-void commits_if_due(struct commits *m);
-int64_t commits_due_ns(const struct commits *m); /* INT64_MAX = an answer or a want must come first */
+void commits_if_due(struct commits *m, bool hurry); /* hurry: the interval need not be over */
+int64_t commits_due_ns(const struct commits *m);    /* INT64_MAX = an answer or a want must come first */
 /* Takes answers, waits at most timeout_ms for one. */
 void commits_serve(struct commits *m, int timeout_ms);
 void commits_hurry(struct commits *m); /* the next one waits for nothing, whatever became of the last */
 /* Commits all there is and waits for the answers, until until_ns; failures that pass are tried again. */
 void commits_all(struct commits *m, int64_t until_ns);
-void commits_joined(struct commits *m); /* a new membership: what the last one was refused may go well now */
+bool commits_refused(const struct commits *m); /* the last one was */
+void commits_joined(struct commits *m);        /* a new membership: what the last one was refused may go well now */
 
 MUST_CHECK enum err_code commits_failure(const struct commits *m, struct err *e); /* ERR_OK, or one of act ERR_STOP */
 int64_t commits_done(const struct commits *m);                                    /* any thread */

@@ -11,6 +11,7 @@
 #include "kafka/lost_offset.h"
 #include "kafka/offsets.h"
 #include "kafka/record_pool.h"
+#include "kafka/watch.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -38,11 +39,13 @@ enum {
     LEDGER_WINDOWS = 4,        /* offsets of one partition ahead of its oldest unfinished job: this many job windows */
     READ_TURN = 512,           /* records of one turn, so that acks and commits are never far */
     GROUP_TURN = 64,           /* group events of one turn */
-    WATERMARKS_MS = 250,       /* how old `end` may be */
+    WATERMARKS_MS = 250,       /* how old `end` may be, */
+    FRESH_MS = 10,             /* and where it decides what is noted */
     LEDGER_MOST = 32768,       /* and never more than this: a commit's note has room for some 24,000 offsets */
     COMMITTED_MS = 5000,       /* question for the committed offsets, at assignment */
     COMMITTED_TURN_MS = 500,   /* the same once more in a later turn, */
     COMMITTED_EVERY_MS = 1000, /* this often */
+    REST_MS = 1000,            /* for the publisher to tell the group that nothing is in work any more */
 };
 
 struct finished { /* from the publisher, under lock; swapped out whole */
@@ -77,6 +80,11 @@ struct consumer {
     int64_t watermarks_ns;
     int64_t ask_again_ns; /* for committed offsets that are not known, 0 = all are */
 
+    struct watch watch;
+    bool hurry; /* a record waits for what a commit says of it */
+
+    _Atomic bool resting;   /* it ends in order: nothing is in work any more, */
+    _Atomic bool rested;    /* and the next commit says so */
     _Atomic bool abandoned; /* nothing more will be finished */
     _Atomic bool starved;   /* reading waits for room */
     _Atomic bool joined;
@@ -272,6 +280,8 @@ static void ask_offsets(struct consumer *c, int timeout_ms)
         c->ask_again_ns = clock_mono_ns() + COMMITTED_EVERY_MS * NS_PER_MS;
     if (e.code != ERR_OK)
         stop_with(c, &e);
+    if (offsets_have_news(c->mine)) /* deaths that were found */
+        commits_want(c->commits);
 }
 
 static void take_partition(struct consumer *c, int32_t id)
@@ -330,32 +340,63 @@ static int64_t in_flight_of(struct consumer *c, const rd_kafka_topic_partition_l
     return n;
 }
 
+static bool is_idle(struct consumer *c, const rd_kafka_topic_partition_list_t *going)
+{
+    return in_flight_of(c, going) == 0;
+}
+
+static bool is_told(struct consumer *c, const rd_kafka_topic_partition_list_t *going)
+{
+    bool news = false;
+
+    for (int i = 0; i < going->cnt; i++) {
+        const struct partition *p = assignment_find(c->mine, going->elems[i].partition);
+
+        news |= p && offsets_has_news(p);
+    }
+    return !news;
+}
+
+/* Serves what may finish jobs until is_over(), at most until until_ns.  true: the partitions are lost. */
+static bool wait_revoke(struct consumer *c, const rd_kafka_topic_partition_list_t *going, int64_t until_ns,
+                        bool (*is_over)(struct consumer *, const rd_kafka_topic_partition_list_t *))
+{
+    for (;;) {
+        empty_wake(c);
+        serve_finished(c);
+        handover_say(c->handover, offsets_have_news(c->mine), true);
+        handover_serve(c->handover, c->rk, c->mine, c->offsets);
+        bool lost = rd_kafka_assignment_lost(c->rk);
+        atomic_store(&c->last_turn_ns, clock_mono_ns());
+        if (lost || is_over(c, going) || atomic_load(&c->abandoned) || clock_mono_ns() >= until_ns)
+            return lost;
+        commits_serve(c->commits, 0);
+        int64_t step = clock_mono_ns() + 100 * NS_PER_MS; /* a loss has no event of its own */
+        wait_for_work(c, step < until_ns ? step : until_ns);
+    }
+}
+
 /* The group waits for us here, and the library counts this towards max.poll.interval: so there is a limit. */
 static void on_revoke(struct consumer *c, const rd_kafka_topic_partition_list_t *going)
 {
     int64_t ms = c->d.revoke_timeout_ms < c->k->max_poll_interval_ms / 2 ? c->d.revoke_timeout_ms
                                                                          : c->k->max_poll_interval_ms / 2;
-    int64_t start = clock_mono_ns(), until = start + ms * NS_PER_MS, commit_ms = ms < 1000 ? 1000 : ms;
-    bool lost = false;
+    int64_t start = clock_mono_ns(), commit_ms = ms < 1000 ? 1000 : ms;
+    bool lost;
 
     for (int i = 0; i < going->cnt; i++) {
         struct partition *p = assignment_find(c->mine, going->elems[i].partition);
         if (p)
             p->revoked = true;
     }
-    for (;;) {
-        empty_wake(c);
-        serve_finished(c);
-        handover_say(c->handover, offsets_have_news(c->mine), true);
-        handover_serve(c->handover, c->rk, c->mine, c->offsets);
-        lost = rd_kafka_assignment_lost(c->rk);
-        atomic_store(&c->last_turn_ns, clock_mono_ns());
-        if (lost || in_flight_of(c, going) == 0 || atomic_load(&c->abandoned) || clock_mono_ns() >= until)
-            break;
-        commits_serve(c->commits, 0);
-        int64_t step = clock_mono_ns() + 100 * NS_PER_MS; /* a loss has no event of its own */
-        wait_for_work(c, step < until ? step : until);
+    lost = wait_revoke(c, going, start + ms * NS_PER_MS, is_idle);
+    for (int i = 0; i < going->cnt; i++) {
+        struct partition *p = assignment_find(c->mine, going->elems[i].partition);
+        if (p)
+            caution_rest(&p->caution); /* given up in order: no death */
     }
+    if (!lost && is_transactional(c))
+        lost = wait_revoke(c, going, clock_mono_ns() + REST_MS * NS_PER_MS, is_told);
     if (!lost)
         commit_all(c, clock_mono_ns() + commit_ms * NS_PER_MS);
     handover_say(c->handover, false, false);
@@ -503,6 +544,57 @@ static void note_frontier(struct consumer *c, struct partition *p)
         commits_want(c->commits);
 }
 
+static void end_careful(struct consumer *c, struct partition *p)
+{
+    if (!p->caution.careful)
+        return;
+    caution_over(&p->caution);
+    commits_want(c->commits);
+    log_event(LOG_INFO, "careful_over", "partition=%d offset=%lld", p->id, (long long)ledger_frontier(p->ledger));
+}
+
+static void refresh_watermarks(struct consumer *c, int most_ms)
+{
+    int64_t now = clock_mono_ns(), low, high;
+
+    if (now - c->watermarks_ns < most_ms * NS_PER_MS)
+        return;
+    c->watermarks_ns = now;
+    for (int i = 0; i < assignment_count(c->mine); i++) {
+        struct partition *p = assignment_at(c->mine, i);
+
+        if (rd_kafka_get_watermark_offsets(c->rk, c->k->request_topic, p->id, &low, &high))
+            continue;
+        atomic_store(&p->low, low >= 0 ? low : -1);
+        atomic_store(&p->end, high >= 0 ? high : -1);
+    }
+}
+
+/* The careful partition whose records run alone, if there is one. */
+static void look_alone(struct consumer *c)
+{
+    struct partition *p = assignment_find(c->mine, c->watch.alone);
+
+    if (p && p->caution.left <= 0 && ledger_in_flight(p->ledger) == 0)
+        end_careful(c, p);
+    watch_turn(&c->watch, c->mine, clock_mono_ns());
+}
+
+static enum intake_verdict admit(void *ctx, struct partition *p, int64_t offset)
+{
+    struct consumer *c = ctx;
+    if (!p->caution.in_work)
+        refresh_watermarks(c, FRESH_MS);
+    enum intake_verdict v = watch_admit(&c->watch, c->mine, p, offsets_caution(c->offsets), offset,
+                                        atomic_load(&c->jobs), commits_refused(c->commits));
+
+    if (v == INTAKE_WAIT && !caution_is_saved(&p->caution)) {
+        c->hurry = true;
+        commits_want(c->commits);
+    }
+    return v;
+}
+
 /* An earlier owner finished it: only the ledger hears of it. */
 static void skip_record(struct consumer *c, struct partition *p, int64_t offset)
 {
@@ -538,6 +630,9 @@ static void take_record(struct consumer *c, struct partition *p, const rd_kafka_
         stop_with(c, &e);
         return;
     }
+    r->crashes = watch_condemned(c->mine, p, offsets_caution(c->offsets), m->offset);
+    if (r->crashes > 0)
+        commits_want(c->commits);
     atomic_store(&p->position, m->offset + 1);
     atomic_store(&p->in_flight, (int64_t)ledger_in_flight(p->ledger));
     atomic_fetch_add(&c->jobs, 1);
@@ -558,6 +653,7 @@ static void take_message(struct consumer *c, struct partition *p, const rd_kafka
         ledger_reach(p->ledger, m->offset); /* over the markers at the end of the log */
         if (m->offset > atomic_load(&p->position))
             atomic_store(&p->position, m->offset);
+        end_careful(c, p); /* what was in work at a death lies behind */
         note_frontier(c, p);
     } else {
         on_message_error(c, m, p->id);
@@ -566,7 +662,7 @@ static void take_message(struct consumer *c, struct partition *p, const rd_kafka
 
 static bool may_read(const struct consumer *c)
 {
-    return !c->intake_stopped && has_room(c);
+    return !c->intake_stopped && has_room(c) && !watch_is_busy(&c->watch, c->mine);
 }
 
 /* Until nothing is there or there is no room. */
@@ -576,6 +672,8 @@ static bool read_records(struct consumer *c)
     struct partition *p;
     int total = 0;
 
+    look_alone(c);
+    c->hurry = false;
     atomic_store(&c->starved, false);
     while (total < READ_TURN && may_read(c) && (m = intake_next(c->intake, &p))) {
         take_message(c, p, m);
@@ -590,24 +688,19 @@ static bool read_records(struct consumer *c)
     return total > 0;
 }
 
-static void refresh_watermarks(struct consumer *c)
-{
-    int64_t now = clock_mono_ns(), low, high;
-
-    if (now - c->watermarks_ns < WATERMARKS_MS * NS_PER_MS)
-        return;
-    c->watermarks_ns = now;
-    for (int i = 0; i < assignment_count(c->mine); i++) {
-        struct partition *p = assignment_at(c->mine, i);
-
-        if (rd_kafka_get_watermark_offsets(c->rk, c->k->request_topic, p->id, &low, &high))
-            continue;
-        atomic_store(&p->low, low >= 0 ? low : -1);
-        atomic_store(&p->end, high >= 0 ? high : -1);
-    }
-}
-
 /* ---- the door ---- */
+
+/* In the other order, so that who sees that we rest sees the news too. */
+static void rest_if_asked(struct consumer *c)
+{
+    if (!atomic_load(&c->resting) || atomic_load(&c->rested))
+        return;
+    c->intake_stopped = true;
+    watch_rest(c->mine, NULL);
+    commits_want(c->commits);
+    handover_say(c->handover, offsets_have_news(c->mine), true);
+    atomic_store(&c->rested, true);
+}
 
 static bool serve_group(struct consumer *c)
 {
@@ -633,6 +726,7 @@ enum err_code consumer_turn(struct consumer *c, int timeout_ms, struct err *e)
     atomic_store(&c->last_turn_ns, now);
     empty_wake(c);
     serve_finished(c);
+    rest_if_asked(c);
     handover_serve(c->handover, c->rk, c->mine, c->offsets);
     busy = serve_group(c);
     if (c->ask_again_ns && now >= c->ask_again_ns)
@@ -641,9 +735,10 @@ enum err_code consumer_turn(struct consumer *c, int timeout_ms, struct err *e)
     serve_lost_offsets(c);
     busy |= read_records(c);
     if (commits_here(c))
-        commits_if_due(c->commits);
-    handover_say(c->handover, commits_wanted(c->commits) && offsets_have_news(c->mine), false);
-    refresh_watermarks(c);
+        commits_if_due(c->commits, c->hurry);
+    handover_say(c->handover, commits_wanted(c->commits) && offsets_have_news(c->mine),
+                 c->hurry || c->watch.alone >= 0);
+    refresh_watermarks(c, WATERMARKS_MS);
     check_unknown_topic(c);
     check_commits(c);
     if (c->stop.code != ERR_OK) {
@@ -698,7 +793,7 @@ static enum err_code start_library(struct consumer *c, const char *bootstrap, st
     rc = commits_open(&c->commits, c->rk, c->offsets, c->mine, c->d.commit_interval_ms, c->wake_fd, e);
     if (rc != ERR_OK)
         return rc;
-    if ((rc = intake_open(&c->intake, c->rk, c->k->request_topic, c->mine, ledger_window(c), e)) != ERR_OK)
+    if ((rc = intake_open(&c->intake, c->rk, c->k->request_topic, c->mine, ledger_window(c), admit, c, e)) != ERR_OK)
         return rc;
     wake_from(c, c->group_queue);
     wake_from(c, intake_queue(c->intake));
@@ -741,7 +836,7 @@ enum err_code consumer_open(struct consumer **out, const struct kafka_config *k,
     c->k = k;
     c->d = *d;
     c->records = records;
-    c->wake_fd = -1;
+    c->wake_fd = c->watch.alone = -1;
     c->last_turn_ns = clock_mono_ns();
     pthread_mutex_init(&c->lock, NULL);
     client_init(&c->client, c, "consumer");
@@ -751,6 +846,25 @@ enum err_code consumer_open(struct consumer **out, const struct kafka_config *k,
     }
     consumer_close(c, 1000);
     return rc;
+}
+
+void consumer_watch_crashes(struct consumer *c, int max_crashes, int at_once)
+{
+    const struct caution_rule r = {.max_crashes = c->d.mode == DELIVERY_SHADOW ? 0 : max_crashes,
+                                   .window = at_once < c->d.max_in_flight_jobs ? at_once : c->d.max_in_flight_jobs};
+
+    offsets_set_caution(c->offsets, &r);
+}
+
+void consumer_rest(struct consumer *c)
+{
+    atomic_store(&c->resting, true);
+    wake(c);
+}
+
+bool consumer_is_at_rest(const struct consumer *c)
+{
+    return atomic_load(&c->rested);
 }
 
 void consumer_stop_intake(struct consumer *c)
@@ -803,6 +917,7 @@ void consumer_close(struct consumer *c, int timeout_ms)
         return;
     }
     serve_finished(c);
+    rest_if_asked(c);
     if (c->commits) {
         commits_hurry(c->commits);
         commit_all(c, clock_mono_ns() + (int64_t)timeout_ms * NS_PER_MS / 2); /* the other half is for leaving */
@@ -856,6 +971,7 @@ void consumer_get_stats(const struct consumer *c, struct consumer_stats *s)
     s->skipped = atomic_load(&c->n_skipped);
     s->cut = atomic_load(&c->n_cut);
     s->notes_ignored = offsets_notes_ignored(c->offsets);
+    s->deaths_found = offsets_deaths_found(c->offsets);
     s->commits = commits_done(c->commits);
     s->commit_errors = commits_failed(c->commits);
     s->rebalances = atomic_load(&c->n_rebalances);

@@ -11,6 +11,7 @@
  * a kill, repeat only what was in flight.  A partition whose offset the group does not tell yet is not read before.
  * A log that is cut (retention, DeleteRecords) before it was read: reading goes on at its new start, the offsets that
  * were passed over are counted, and what was read before stays in flight.
+ * The note says too that records are in work; it does so before the first one is handed on (caution.h).
  * Mode exactly_once: nothing is committed here; the publisher of transactions asks for the offsets (handover.h).
  * Thread: the consumer's, except where "any thread" is said. */
 #ifndef KAFKA_CONSUMER_H
@@ -34,6 +35,7 @@ struct consumer_stats {
     int64_t in_flight_jobs, in_flight_bytes,
         lag;                        /* lag: records behind the end, over the assigned partitions; -1 = unknown */
     int64_t skipped, notes_ignored; /* finished according to the committed note; notes that were not understood */
+    int64_t deaths_found;           /* partitions with a note of an owner that died at work */
     int64_t cut;                    /* offsets that left the log before they were read */
     int64_t records, commits, commit_errors, rebalances, late_results, lost_partitions;
     int64_t last_turn_ns; /* monotonic, of the last consumer_turn(): the watchdog's */
@@ -54,6 +56,11 @@ struct consumer_partition {
 MUST_CHECK enum err_code consumer_open(struct consumer **out, const struct kafka_config *k, const char *bootstrap,
                                        const struct delivery_config *d, struct queue *records, struct err *e);
 
+/* Before the first turn: a record that ended its worker max_crashes times, alone in work, is handed on with record.crashes
+ * set, to be set aside (caution.h).  0, or never called: nothing is noted and nothing looked for.  at_once: how many jobs
+ * the engine holds at once, so many may be the one that ended a worker. */
+void consumer_watch_crashes(struct consumer *c, int max_crashes, int at_once);
+
 /* One turn: serves the group, the finished jobs, commits that are due, and reads while there is room; waits at most
  * timeout_ms for something to do.  An error is act ERR_STOP (unknown topic, authorization, fenced, an
  * offset that is not in the log: lost_offset.h). */
@@ -63,6 +70,10 @@ MUST_CHECK enum err_code consumer_turn(struct consumer *c, int timeout_ms, struc
 void consumer_stop_intake(struct consumer *c);
 /* Any thread: nothing more will be finished (the worker ends); a revocation that waits for it waits no longer. */
 void consumer_abandon(struct consumer *c);
+/* Any thread: an end in order.  Nothing is read or in work any more, and the next commit says so; without this call the
+ * next owners take us for one that died at work. */
+void consumer_rest(struct consumer *c);
+bool consumer_is_at_rest(const struct consumer *c); /* any thread */
 /* For the publisher of transactions; lives as long as the consumer. */
 struct handover *consumer_handover(struct consumer *c);
 int64_t consumer_in_flight(const struct consumer *c); /* any thread */

@@ -31,6 +31,7 @@ struct handover {
     rd_kafka_topic_partition_list_t *sent; /* the consumer's copy of what was prepared, until the end */
     uint32_t sent_newest;
     _Atomic bool deaf, has_news, hurries;
+    _Atomic int asker_fd;
 };
 
 void prepared_free(struct prepared *p)
@@ -51,6 +52,7 @@ enum err_code handover_open(struct handover **out, int consumer_wake_fd, struct 
     if (!h)
         return err_set(e, ERR_NOMEM, ERR_STOP, "handover: out of memory");
     h->wake_fd = consumer_wake_fd;
+    h->asker_fd = -1;
     pthread_mutex_init(&h->lock, NULL);
     pthread_condattr_init(&attr);
     pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
@@ -72,10 +74,10 @@ void handover_close(struct handover *h)
 
 /* ---- the publisher's side ---- */
 
-static void wake(const struct handover *h)
+static void wake_at(int eventfd)
 {
     uint64_t one = 1;
-    ssize_t rc = write(h->wake_fd, &one, sizeof one);
+    ssize_t rc = eventfd >= 0 ? write(eventfd, &one, sizeof one) : 0;
 
     (void)rc; /* full: it is awake already */
 }
@@ -89,7 +91,7 @@ static enum err_code wait_answer(struct handover *h, enum kind kind, int timeout
     h->kind = kind;
     h->e = e;
     h->rc = ERR_OK;
-    wake(h);
+    wake_at(h->wake_fd);
     while (h->kind != NOTHING && !atomic_load(&h->deaf))
         if (pthread_cond_timedwait(&h->answered, &h->lock, &t) != 0)
             break;
@@ -123,7 +125,7 @@ void handover_end(struct handover *h, bool committed)
     h->has_ended = true;
     h->committed = committed;
     pthread_mutex_unlock(&h->lock);
-    wake(h);
+    wake_at(h->wake_fd);
 }
 
 enum err_code handover_judge(struct handover *h, const struct source *sources, size_t n, enum offsets_verdict *verdicts,
@@ -149,6 +151,11 @@ bool handover_has_news(const struct handover *h)
 bool handover_hurries(const struct handover *h)
 {
     return atomic_load(&h->hurries);
+}
+
+void handover_set_asker_fd(struct handover *h, int eventfd)
+{
+    atomic_store(&h->asker_fd, eventfd);
 }
 
 /* ---- the consumer's side ---- */
@@ -225,14 +232,16 @@ void handover_serve(struct handover *h, rd_kafka_t *rk, struct assignment *mine,
 
 void handover_say(struct handover *h, bool has_news, bool hurries)
 {
-    atomic_store(&h->has_news, has_news);
-    atomic_store(&h->hurries, hurries);
+    atomic_store(&h->has_news, has_news && !atomic_load(&h->deaf));
+    if (!atomic_exchange(&h->hurries, hurries) && hurries)
+        wake_at(atomic_load(&h->asker_fd));
 }
 
 void handover_deafen(struct handover *h)
 {
     pthread_mutex_lock(&h->lock);
     atomic_store(&h->deaf, true);
+    atomic_store(&h->has_news, false);
     pthread_cond_signal(&h->answered);
     pthread_mutex_unlock(&h->lock);
 }

@@ -45,7 +45,9 @@ void handover_end(struct handover *h, bool committed);
 MUST_CHECK enum err_code handover_judge(struct handover *h, const struct source *sources, size_t n,
                                         enum offsets_verdict *verdicts, int timeout_ms, struct err *e);
 bool handover_has_news(const struct handover *h); /* offsets to commit, results or not */
-bool handover_hurries(const struct handover *h);  /* a revocation waits for what is in flight */
+bool handover_hurries(
+    const struct handover *h); /* somebody waits: a revocation, a record for what a commit says of it */
+void handover_set_asker_fd(struct handover *h, int eventfd); /* woken when the hurry begins; -1 = none */
 
 /* ---- the consumer's side ---- */
 

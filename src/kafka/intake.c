@@ -11,11 +11,13 @@ struct intake {
     const char *topic;
     struct assignment *mine;
     size_t window;
+    intake_admit *admit;
+    void *ctx;
     bool any_put_off, any_unheard; /* there may be one */
 };
 
 enum err_code intake_open(struct intake **out, rd_kafka_t *rk, const char *topic, struct assignment *mine,
-                          size_t ledger_window, struct err *e)
+                          size_t ledger_window, intake_admit *admit, void *ctx, struct err *e)
 {
     struct intake *in = calloc(1, sizeof *in);
 
@@ -26,6 +28,8 @@ enum err_code intake_open(struct intake **out, rd_kafka_t *rk, const char *topic
     in->topic = topic;
     in->mine = mine;
     in->window = ledger_window;
+    in->admit = admit;
+    in->ctx = ctx;
     in->queue = rd_kafka_queue_new(rk);
     return ERR_OK;
 }
@@ -65,6 +69,12 @@ static void tell_pause(struct intake *in, int32_t id, bool pause)
     rd_kafka_topic_partition_list_destroy(list);
 }
 
+static void pause_behind(struct intake *in, struct partition *p)
+{
+    p->paused = true;
+    tell_pause(in, p->id, true);
+}
+
 static void put_off(struct intake *in, struct partition *p, rd_kafka_message_t *m)
 {
     if (p->put_off) { /* cannot be: nothing comes from a paused partition */
@@ -74,7 +84,6 @@ static void put_off(struct intake *in, struct partition *p, rd_kafka_message_t *
     }
     p->put_off = m;
     in->any_put_off = true;
-    tell_pause(in, p->id, true);
 }
 
 /* The library goes on behind what was put off. */
@@ -83,8 +92,9 @@ static rd_kafka_message_t *resume(struct intake *in, struct partition *p)
     rd_kafka_message_t *m = p->put_off;
 
     p->put_off = NULL;
-    if (m)
+    if (p->paused)
         tell_pause(in, p->id, false);
+    p->paused = false;
     return m;
 }
 
@@ -95,15 +105,54 @@ static bool fits(const struct partition *p, const rd_kafka_message_t *m)
     return p->known && ledger_room(p->ledger) > 0 && ledger_fits(p->ledger, m->offset);
 }
 
-/* A pause costs the library what it had fetched: there should be room for more than this one record. */
-static rd_kafka_message_t *next_put_off(struct intake *in, struct partition **p)
+static enum intake_verdict verdict_of(struct intake *in, struct partition *p, const rd_kafka_message_t *m)
 {
-    for (int i = 0; in->any_put_off && i < assignment_count(in->mine); i++) {
-        *p = assignment_at(in->mine, i);
-        if ((*p)->put_off && fits(*p, (*p)->put_off) && ledger_room((*p)->ledger) >= (in->window + 1) / 2)
-            return resume(in, *p);
-    }
+    if (!fits(p, m))
+        return INTAKE_LATER;
+    if (m->err || ledger_is_seeded(p->ledger, m->offset))
+        return INTAKE_TAKE;
+    return in->admit(in->ctx, p, m->offset);
+}
+
+/* The one that waits at the head, if there is one. */
+static struct partition *head(struct intake *in)
+{
+    for (int i = 0; in->any_put_off && i < assignment_count(in->mine); i++)
+        if (assignment_at(in->mine, i)->put_off && !assignment_at(in->mine, i)->paused)
+            return assignment_at(in->mine, i);
     return NULL;
+}
+
+/* A pause costs the library what it had fetched: there should be room for more than this one record. */
+static bool has_way(const struct intake *in, const struct partition *p)
+{
+    return p->put_off && (!p->paused || ledger_room(p->ledger) >= (in->window + 1) / 2);
+}
+
+static enum intake_verdict ask_put_off(struct intake *in, struct partition *p)
+{
+    enum intake_verdict v = verdict_of(in, p, p->put_off);
+
+    if (v == INTAKE_LATER && !p->paused)
+        pause_behind(in, p);
+    return v;
+}
+
+/* Sets *m where one is to be taken. */
+static enum intake_verdict next_put_off(struct intake *in, struct partition **p, rd_kafka_message_t **m)
+{
+    enum intake_verdict v = INTAKE_LATER;
+
+    *p = head(in);
+    if (*p)
+        v = ask_put_off(in, *p);
+    for (int i = 0; v == INTAKE_LATER && in->any_put_off && i < assignment_count(in->mine); i++) {
+        *p = assignment_at(in->mine, i);
+        if (has_way(in, *p))
+            v = ask_put_off(in, *p);
+    }
+    *m = v == INTAKE_TAKE ? resume(in, *p) : NULL;
+    return v;
 }
 
 /* ---- partitions ---- */
@@ -163,25 +212,26 @@ static void lead_unheard(struct intake *in)
 
 rd_kafka_message_t *intake_next(struct intake *in, struct partition **p)
 {
-    rd_kafka_message_t *m = next_put_off(in, p);
+    rd_kafka_message_t *m;
 
-    if (m)
+    if (next_put_off(in, p, &m) != INTAKE_LATER)
         return m;
     lead_unheard(in);
     while ((m = rd_kafka_consume_queue(in->queue, 0))) {
         *p = assignment_find(in->mine, m->partition);
-        if (*p && fits(*p, m)) {
-            (*p)->heard = true;
-            return m;
-        }
-        if (*p) {
-            (*p)->heard = true;
-            put_off(in, *p, m);
+        if (!*p) { /* cannot be: the library withholds what was not read before an assignment ended */
+            log_event(LOG_WARN, "record_astray", "partition=%d offset=%lld", m->partition, (long long)m->offset);
+            rd_kafka_message_destroy(m);
             continue;
         }
-        /* cannot be: the library withholds what was not read before an assignment ended */
-        log_event(LOG_WARN, "record_astray", "partition=%d offset=%lld", m->partition, (long long)m->offset);
-        rd_kafka_message_destroy(m);
+        (*p)->heard = true;
+        enum intake_verdict v = verdict_of(in, *p, m);
+        if (v == INTAKE_TAKE)
+            return m;
+        put_off(in, *p, m);
+        if (v == INTAKE_WAIT)
+            return NULL;
+        pause_behind(in, *p);
     }
     return NULL;
 }

@@ -4,6 +4,7 @@
  *   partition queues --> record queue --intake_next()--> the consumer
  *                             |                            ^
  *                             +--does not fit its ledger: put off, the partition paused--+
+ *                             +--may not be in work yet: it waits, and all behind it-----+
  *
  * One queue, so that what the library fetches ahead is bounded whatever the number of partitions; it is not the
  * consumer's own, which has to be served all the while.  A partition whose ledger is full (a job far behind the others)
@@ -22,9 +23,14 @@
 
 struct intake;
 
-/* ledger_window: of each partition in mine. */
+/* What the owner says of a record that fits: it is taken; it waits at the head of the queue until it is asked about
+ * again, as long as the owner wants to read; or it is put off like one that does not fit. */
+enum intake_verdict { INTAKE_TAKE, INTAKE_WAIT, INTAKE_LATER };
+typedef enum intake_verdict intake_admit(void *ctx, struct partition *p, int64_t offset);
+
+/* ledger_window: of each partition in mine.  admit is not asked about what an earlier owner has finished. */
 MUST_CHECK enum err_code intake_open(struct intake **out, rd_kafka_t *rk, const char *topic, struct assignment *mine,
-                                     size_t ledger_window, struct err *e);
+                                     size_t ledger_window, intake_admit *admit, void *ctx, struct err *e);
 /* Before the handle is destroyed. */
 void intake_close(struct intake *in);
 rd_kafka_queue_t *intake_queue(const struct intake *in); /* for its events */

@@ -65,6 +65,12 @@ enum err_code ledger_seed(struct ledger *l, int64_t committed, const struct comm
     return ERR_OK;
 }
 
+void ledger_begin(struct ledger *l, int64_t offset)
+{
+    if (l->frontier < 0 && l->newest < 0)
+        l->frontier = offset;
+}
+
 static int64_t *entry(const struct ledger *l, size_t i)
 {
     size_t at = l->head + i;

@@ -39,6 +39,8 @@ void ledger_reach(struct ledger *l, int64_t offset);
 
 /* committed: where the group is; n: its note, or NULL.  Before anything is taken. */
 MUST_CHECK enum err_code ledger_seed(struct ledger *l, int64_t committed, const struct commit_note *n, struct err *e);
+/* Nothing is committed, and the log is read from offset on: that is the frontier.  Else, or later, it changes nothing. */
+void ledger_begin(struct ledger *l, int64_t offset);
 /* Finished by an earlier owner?  Ask in the order of reading. */
 bool ledger_is_seeded(struct ledger *l, int64_t offset);
 /* May this offset be taken now?  Always, once nothing is in flight. */

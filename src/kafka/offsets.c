@@ -17,7 +17,8 @@ struct offsets {
     struct commit_note note;
     char text[COMMIT_NOTE_MAX_BYTES + 1];
     bool no_notes;
-    _Atomic int64_t ignored;
+    struct caution_rule caution;
+    _Atomic int64_t ignored, deaths;
 };
 
 enum err_code offsets_open(struct offsets **out, const char *topic, struct err *e)
@@ -32,6 +33,16 @@ enum err_code offsets_open(struct offsets **out, const char *topic, struct err *
 void offsets_close(struct offsets *o)
 {
     free(o);
+}
+
+void offsets_set_caution(struct offsets *o, const struct caution_rule *r)
+{
+    o->caution = *r;
+}
+
+const struct caution_rule *offsets_caution(const struct offsets *o)
+{
+    return &o->caution;
 }
 
 /* ---- reading ---- */
@@ -49,6 +60,18 @@ static const struct commit_note *read_note(struct offsets *o, const rd_kafka_top
     return &o->note; /* empty then */
 }
 
+static void look_for_deaths(struct offsets *o, struct partition *p, const struct commit_note *n, int64_t offset)
+{
+    struct caution *c = &p->caution;
+    bool died = caution_found(c, &o->caution, n, offset);
+
+    if (died || c->careful)
+        log_event(LOG_WARN, died ? "owner_died" : "careful",
+                  "partition=%d offset=%lld deaths=%d suspect=%lld crashes=%d max_crashes=%d careful=%d", p->id,
+                  (long long)offset, c->deaths, (long long)c->suspect, c->crashes, o->caution.max_crashes, c->careful);
+    atomic_fetch_add(&o->deaths, died);
+}
+
 static enum err_code learn(struct offsets *o, struct partition *p, const rd_kafka_topic_partition_t *tp, struct err *e)
 {
     enum err_code rc;
@@ -61,6 +84,7 @@ static enum err_code learn(struct offsets *o, struct partition *p, const rd_kafk
         if (n->n_runs > 0)
             log_event(LOG_INFO, "note_read", "partition=%d offset=%lld runs=%zu", p->id, (long long)tp->offset,
                       n->n_runs);
+        look_for_deaths(o, p, n, tp->offset);
         atomic_store(&p->committed, tp->offset);
         atomic_store(&p->frontier, tp->offset);
     }
@@ -141,7 +165,7 @@ bool offsets_read(struct offsets *o, rd_kafka_t *rk, struct assignment *mine, in
 
 bool offsets_has_news(const struct partition *p)
 {
-    return p->known && !p->lost_ns && ledger_changes(p->ledger) != p->saved;
+    return p->known && !p->lost_ns && (ledger_changes(p->ledger) != p->saved || !caution_is_saved(&p->caution));
 }
 
 bool offsets_have_news(struct assignment *mine)
@@ -178,16 +202,16 @@ rd_kafka_topic_partition_list_t *offsets_make(struct offsets *o, struct assignme
 
         if (!offsets_has_news(p))
             continue;
-        o->note.crashes = 0;
-        o->note.suspect = -1;
         if ((offset = ledger_note(p->ledger, &o->note)) < 0)
             continue;
+        caution_write(&p->caution, &o->note, offset);
         if (!list)
             list = rd_kafka_topic_partition_list_new(assignment_count(mine));
         rd_kafka_topic_partition_t *tp = rd_kafka_topic_partition_list_add(list, o->topic, p->id);
         tp->offset = offset;
         put_note(o, tp);
         p->sent = ledger_changes(p->ledger);
+        p->caution.sent = p->caution.changes;
     }
     return list;
 }
@@ -195,6 +219,7 @@ rd_kafka_topic_partition_list_t *offsets_make(struct offsets *o, struct assignme
 void offsets_leave_notes_out(struct offsets *o)
 {
     o->no_notes = true;
+    o->caution.max_crashes = 0;
 }
 
 void offsets_stored(struct assignment *mine, const rd_kafka_topic_partition_list_t *list, uint32_t newest)
@@ -206,6 +231,7 @@ void offsets_stored(struct assignment *mine, const rd_kafka_topic_partition_list
             continue;
         atomic_store(&p->committed, list->elems[i].offset);
         p->saved = p->sent;
+        p->caution.saved = p->caution.sent;
     }
 }
 
@@ -247,6 +273,11 @@ enum err_code offsets_judge(struct offsets *o, rd_kafka_t *rk, struct assignment
     if (rc)
         return client_err(e, rc, "the group's offsets");
     return ERR_OK;
+}
+
+int64_t offsets_deaths_found(const struct offsets *o)
+{
+    return atomic_load(&o->deaths);
 }
 
 int64_t offsets_notes_ignored(const struct offsets *o)

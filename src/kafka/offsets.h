@@ -18,6 +18,10 @@ struct offsets;
 
 MUST_CHECK enum err_code offsets_open(struct offsets **out, const char *topic, struct err *e);
 void offsets_close(struct offsets *o);
+/* From now on notes are read and written with what they say of deaths, by this rule. */
+void offsets_set_caution(struct offsets *o, const struct caution_rule *r);
+/* The rule; its max_crashes is 0 where notes are left out. */
+const struct caution_rule *offsets_caution(const struct offsets *o);
 
 /* Asks the group about the partitions that are not known yet and seeds their ledgers; tries again until timeout_ms.
  * false: some are still not known (the coordinator is away, or a transaction of their last owner is open).  An error
@@ -43,5 +47,6 @@ MUST_CHECK enum err_code offsets_judge(struct offsets *o, rd_kafka_t *rk, struct
                                        int timeout_ms, struct err *e);
 
 int64_t offsets_notes_ignored(const struct offsets *o); /* any thread */
+int64_t offsets_deaths_found(const struct offsets *o);  /* any thread: partitions whose owner had died */
 
 #endif

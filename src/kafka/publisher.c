@@ -248,6 +248,11 @@ void publisher_hurry(struct publisher *p)
         transaction_hurry(p->transaction);
 }
 
+bool publisher_is_settled(const struct publisher *p)
+{
+    return !p->transaction || transaction_is_settled(p->transaction);
+}
+
 enum err_code publisher_failure(const struct publisher *p, struct err *e)
 {
     return p->transaction ? transaction_failure(p->transaction, e) : ERR_OK;

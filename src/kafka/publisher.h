@@ -63,6 +63,9 @@ MUST_CHECK enum err_code publisher_open_transactional(struct publisher **out, co
 int64_t publisher_due_ns(const struct publisher *p, bool has_more);
 /* Transactional: commit what there is without waiting for more, from now on. */
 void publisher_hurry(struct publisher *p);
+/* Transactional: nothing is under way, and the group knows all that the consumer has to tell; or it never will.  Else
+ * true. */
+bool publisher_is_settled(const struct publisher *p);
 /* Transactional: ERR_OK, or why nothing more can be published (fenced, no permission). */
 MUST_CHECK enum err_code publisher_failure(const struct publisher *p, struct err *e);
 /* Everything is copied.  ERR_BUSY: the local queue is full, turn and try again.  ERR_RESULT_TOO_LARGE at once for what

@@ -421,10 +421,15 @@ static bool is_full(const struct transaction *t)
     return t->n == t->most || clock_mono_ns() - t->begun_ns >= t->interval_ms * NS_PER_MS;
 }
 
+static bool hurries(const struct transaction *t)
+{
+    return t->hurries || handover_hurries(t->handover);
+}
+
 /* Whoever hurries still lets all in that is there: a transaction costs the same for one record and for many. */
 static bool is_due(const struct transaction *t)
 {
-    return is_full(t) || t->hurries || handover_hurries(t->handover);
+    return is_full(t) || hurries(t);
 }
 
 static void send_offsets(struct transaction *t)
@@ -545,7 +550,7 @@ static void step(struct transaction *t)
     switch (t->state) {
     case DOWN: bring_up(t); break;
     case IDLE:
-        if (handover_has_news(t->handover) && clock_mono_ns() - t->ended_ns > QUIET_MS * NS_PER_MS)
+        if (handover_has_news(t->handover) && (hurries(t) || clock_mono_ns() - t->ended_ns > QUIET_MS * NS_PER_MS))
             begin(t);
         break;
     case OPEN:
@@ -687,6 +692,7 @@ enum err_code transaction_open(struct transaction **out, const struct kafka_conf
 void transaction_set_wake_fd(struct transaction *t, int eventfd)
 {
     t->wake_fd = eventfd;
+    handover_set_asker_fd(t->handover, eventfd);
     if (t->rk)
         wake_from_producer(t);
 }
@@ -702,6 +708,11 @@ int64_t transaction_due_ns(const struct transaction *t, bool has_more)
     else if (t->state != COMMITTING && t->state != FAILED)
         due = 0;
     return due > t->next_ns ? due : t->next_ns;
+}
+
+bool transaction_is_settled(const struct transaction *t)
+{
+    return t->state == FAILED || (t->n == 0 && t->state == IDLE && !handover_has_news(t->handover));
 }
 
 void transaction_hurry(struct transaction *t)

@@ -24,6 +24,7 @@ void transaction_turn(struct transaction *t, int timeout_ms);
 void transaction_set_wake_fd(struct transaction *t, int eventfd);
 int64_t transaction_due_ns(const struct transaction *t, bool has_more);
 void transaction_hurry(struct transaction *t);
+bool transaction_is_settled(const struct transaction *t); /* see publisher_is_settled() */
 MUST_CHECK enum err_code transaction_failure(const struct transaction *t, struct err *e);
 /* Commits what is sent if that can be done within timeout_ms, else aborts it; every record is reported. */
 void transaction_close(struct transaction *t, int timeout_ms);

@@ -30,6 +30,7 @@ struct record {
     size_t value_size;
     const struct header *headers; /* in order, names may repeat */
     size_t n_headers;
+    int crashes; /* > 0: alone in work it ended its worker so often, and is to be set aside */
     void *owner; /* of the memory behind the pointers; released by who made it */
 };
 

@@ -71,6 +71,13 @@ static void take_on(struct batcher *b, struct task *t)
         let_go(b, t, &b->stats->jobs_late);
         return;
     }
+    if (t->record->crashes > 0) { /* not even looked at: decoding may be what it is deadly for */
+        t->attempts = t->record->crashes;
+        task_kill(t, ERR_CRASHED, "alone in work it ended its worker %d times (retry.max_crashes is %d)", t->attempts,
+                  b->retry->max_crashes);
+        settle(b, t);
+        return;
+    }
     if (decode(b, t, &e) == ERR_OK) {
         if (!key_order_ready(b->order, t))
             return;

@@ -4,6 +4,7 @@
  *                 |            |
  *                 |            +--deadline over--> finished queue, as an expired result
  *                 |            +--can never succeed--> finished queue, as a dead letter
+ *                 +--ended its worker too often--> finished queue, as a dead letter, undecoded
  *                 +--registry away--> held, tried again with backoff
  *
  * With delivery.order = key a job that is through here waits in key_order while an earlier one of its key is unfinished.

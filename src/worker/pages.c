@@ -178,6 +178,9 @@ static void metrics_kafka(struct page *p, const struct view *v)
                     "Offsets that left the request topic (retention, deletion) before they were read.", (double)c->cut);
     metrics_counter(p, PREFIX "notes_ignored_total", "Notes of committed offsets that were not understood.",
                     (double)c->notes_ignored);
+    metrics_counter(p, PREFIX "owner_deaths_total",
+                    "Partitions that were assigned with a note of an owner that died at work.",
+                    (double)c->deaths_found);
     metrics_counter(p, PREFIX "commits_total", "Offset commits.", (double)c->commits);
     metrics_counter(p, PREFIX "commit_errors_total", "Offset commits that failed.", (double)c->commit_errors);
     metrics_counter(p, PREFIX "rebalances_total", "Assignments and revocations.", (double)c->rebalances);

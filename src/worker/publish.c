@@ -8,7 +8,8 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#define IDLE_NS (100 * NS_PER_MS) /* the producer's own timers are served at least this often */
+#define REST_NS (1000 * NS_PER_MS) /* for the last offsets and notes */
+#define IDLE_NS (100 * NS_PER_MS)  /* the producer's own timers are served at least this often */
 
 enum err_code publish_open(struct publish *p, struct err *e)
 {
@@ -253,6 +254,23 @@ static void turn_publisher(struct publish *p)
         halt_fail(p->halt, &e);
 }
 
+/* An end in order: the group hears that nothing is in work any more.  A device that failed is no such end: the job that
+ * did it may be among those in work. */
+static void rest(struct publish *p)
+{
+    int64_t until = clock_mono_ns() + REST_NS;
+    struct err e;
+
+    if (halt_error(p->halt, &e) == ERR_DEVICE)
+        return;
+    consumer_rest(p->consumer);
+    while (p->publisher && !halt_is_aborted(p->halt) && clock_mono_ns() < until &&
+           !(consumer_is_at_rest(p->consumer) && publisher_is_settled(p->publisher))) {
+        turn_publisher(p);
+        wait(p);
+    }
+}
+
 void publish_run(struct publish *p)
 {
     while (!halt_is_aborted(p->halt)) {
@@ -264,6 +282,7 @@ void publish_run(struct publish *p)
             break;
         wait(p);
     }
+    rest(p);
     atomic_store(&p->is_done, true);
     health_end(p->health, LOOP_PUBLISHER);
 }

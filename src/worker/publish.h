@@ -9,7 +9,8 @@
  *                                                translate-omitted says which; the bytes are in the source topic)
  *
  * Here the dead-letter window is kept: over its limits the worker stops before one more is sent.
- * Its last act is to set is_done.
+ * At the end in order the notes of the committed offsets are told that nothing is in work.  Its last act is to set
+ * is_done.
  * Thread: its own; the publisher's reports come on it. */
 #ifndef WORKER_PUBLISH_H
 #define WORKER_PUBLISH_H

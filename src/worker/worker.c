@@ -284,6 +284,7 @@ static enum err_code open_kafka(struct worker *w, struct err *e)
 
     if ((rc = consumer_open(&consumer, &c->kafka, w->bootstrap, &c->delivery, w->records, e)) != ERR_OK)
         return rc;
+    consumer_watch_crashes(consumer, c->retry.max_crashes, w->translator.info.rows + c->batch.max_jobs);
     pthread_mutex_lock(&w->view_lock);
     w->consumer = consumer;
     pthread_mutex_unlock(&w->view_lock);
@@ -451,6 +452,7 @@ static void close_kafka(struct worker *w)
 {
     struct publisher *publisher = w->publisher;
     struct consumer *consumer = w->consumer;
+    struct err e;
 
     if (w->is_wedged)
         return;
@@ -461,6 +463,8 @@ static void close_kafka(struct worker *w)
     if (publisher)
         publisher_close(publisher, 0); /* what is still out is reported here, and stays unfinished */
     if (consumer) {
+        if (halt_error(&w->halt, &e) != ERR_DEVICE)
+            consumer_rest(consumer); /* also where the publisher could not */
         release_rest(w, consumer);
         consumer_close(consumer, CLOSE_MS);
     }

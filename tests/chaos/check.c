@@ -179,6 +179,15 @@ static int64_t header_number(const rd_kafka_headers_t *h, const char *name)
     return x;
 }
 
+static bool header_is(const rd_kafka_headers_t *h, const char *name, const char *text)
+{
+    const void *value;
+    size_t n;
+
+    return h && !rd_kafka_header_get_last(h, name, &value, &n) && value && n == strlen(text) &&
+           memcmp(value, text, n) == 0;
+}
+
 static void on_record(struct checker *c, enum topic t, const rd_kafka_message_t *m)
 {
     rd_kafka_headers_t *h = NULL;
@@ -192,7 +201,8 @@ static void on_record(struct checker *c, enum topic t, const rd_kafka_message_t 
         verdict_result(c->verdict, &j, hash, (int)header_text(h, "translate-source-partition"),
                        header_text(h, "translate-source-offset"));
     else if (t == DEAD && job_read(&j, m->payload, m->len))
-        verdict_dead_letter(c->verdict, &j, (int)header_number(h, "kafka_dlt-original-partition"),
+        verdict_dead_letter(c->verdict, &j, header_is(h, "kafka_dlt-exception-fqcn", "CRASHED"),
+                            (int)header_number(h, "kafka_dlt-original-partition"),
                             header_number(h, "kafka_dlt-original-offset"));
     else
         verdict_garbled(c->verdict, c->topic[t], m->partition, m->offset);
@@ -340,10 +350,10 @@ static bool judge(struct checker *c, const struct ends *now, const int64_t *end)
     verdict_unproven(c->verdict, c->n);
     clean = verdict_judge(c->verdict, &rules, &f);
     printf("jobs=%" PRId64 " written_twice=%" PRId64 " acknowledged=%" PRId64 " unsure=%" PRId64 " aborted=%" PRId64
-           " results=%" PRId64 " dead_letters=%" PRId64 " cut_jobs=%" PRId64 " repeats=%" PRId64
+           " results=%" PRId64 " dead_letters=%" PRId64 " crashed=%" PRId64 " cut_jobs=%" PRId64 " repeats=%" PRId64
            " allowed_repeats=%" PRId64 " commits_seen=%" PRId64 " samples=%" PRId64 " missed_samples=%" PRId64,
-           f.requests, f.written_twice, f.acknowledged, f.unsure, f.aborted, f.results, f.dead_letters, f.cut,
-           f.repeats, rules.max_repeats, f.commits_seen, atomic_load(&c->samples), atomic_load(&c->misses));
+           f.requests, f.written_twice, f.acknowledged, f.unsure, f.aborted, f.results, f.dead_letters, f.crashed,
+           f.cut, f.repeats, rules.max_repeats, f.commits_seen, atomic_load(&c->samples), atomic_load(&c->misses));
     for (int i = 0; i < FINDINGS; i++)
         printf(" %s=%" PRId64, finding_name((enum finding)i), f.found[i]);
     printf(" verdict=%s\n", clean ? "clean" : "FAULTY");

@@ -122,7 +122,7 @@ int main(int argc, char **argv)
                               .partitions = 6,
                               .keys = 100,
                               .crash_one_in = 2000,
-                              .drain_s = 90,
+                              .drain_s = 240,
                               .max_repeats = -1,
                               .transactions = true,
                               .avro = true,

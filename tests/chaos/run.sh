@@ -2,6 +2,7 @@
 # make chaos: workers with a fake engine against a real Kafka of three brokers, under faults drawn from a seed.
 #
 #   SEED=1 MINUTES=5 MODE=at_least_once|exactly_once   and, for narrower runs, WORKERS=1..3 FAULTS=kill,term,...
+#   FAKE_CRASHES=2 (deaths by a job that kills; a third of them kill whenever they are run), FAKE_STEP_US=500
 #   CHAOS_FLAGS="--crash-one-in 0 ..."                  further options of build/chaos (see build/chaos --help)
 #
 # The cluster is started for the run (CHAOS_PORT, 29092) unless KAFKA_LOCAL_DIR names one that runs.

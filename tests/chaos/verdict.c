@@ -225,15 +225,17 @@ void verdict_result(struct verdict *v, const struct numbered *j, uint64_t text_h
         found(v, FOUND_WRONG_OUTCOME, 1, "job %" PRId64 " of kind %s has a result", j->number, job_kind_name(j->kind));
 }
 
-void verdict_dead_letter(struct verdict *v, const struct numbered *j, int source_partition, int64_t source_offset)
+void verdict_dead_letter(struct verdict *v, const struct numbered *j, bool crashed, int source_partition,
+                         int64_t source_offset)
 {
     struct fate *fate = outcome(v, j, source_partition, source_offset);
 
     v->f.dead_letters++;
+    v->f.crashed += crashed;
     fate->dead += fate->dead < UINT16_MAX;
-    if (j->kind == JOB_PLAIN_TEXT || j->kind == JOB_LONG)
-        found(v, FOUND_WRONG_OUTCOME, 1, "job %" PRId64 " of kind %s is a dead letter", j->number,
-              job_kind_name(j->kind));
+    if (j->kind == JOB_PLAIN_TEXT || j->kind == JOB_LONG || crashed != (j->kind == JOB_CRASH))
+        found(v, FOUND_WRONG_OUTCOME, 1, "job %" PRId64 " of kind %s is a dead letter%s", j->number,
+              job_kind_name(j->kind), crashed ? ": CRASHED" : "");
 }
 
 void verdict_garbled(struct verdict *v, const char *topic, int partition, int64_t offset)

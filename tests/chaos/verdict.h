@@ -39,7 +39,8 @@ struct verdict_rules {
 };
 
 struct verdict_figures {
-    int64_t requests, written_twice, acknowledged, unsure, aborted, results, dead_letters, repeats, commits_seen;
+    int64_t requests, written_twice, acknowledged, unsure, aborted, results, dead_letters, crashed, repeats,
+        commits_seen;
     int64_t cut; /* jobs that left the log before they had an outcome, and never got one */
     int64_t found[FINDINGS];
 };
@@ -58,7 +59,9 @@ void verdict_cut(struct verdict *v, int partition, int64_t from, int64_t to);
 /* source: the partition and offset of the job as the outcome's headers name them, -1 = they do not. */
 void verdict_result(struct verdict *v, const struct numbered *j, uint64_t text_hash, int source_partition,
                     int64_t source_offset);
-void verdict_dead_letter(struct verdict *v, const struct numbered *j, int source_partition, int64_t source_offset);
+/* crashed: its code says that it ended its workers. */
+void verdict_dead_letter(struct verdict *v, const struct numbered *j, bool crashed, int source_partition,
+                         int64_t source_offset);
 void verdict_garbled(struct verdict *v, const char *topic, int partition, int64_t offset);
 /* offset -1 = none.  verdict_committed_raw() at once, for going back; verdict_committed() once the readers are there. */
 void verdict_committed_raw(struct verdict *v, int partition, int64_t offset);

@@ -22,6 +22,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         return 0;
     if (commit_note_decode(&again, text, length, frontier, NULL) != ERR_OK || again.n_runs > n.n_runs)
         abort();
+    if (again.in_work != n.in_work || again.deaths != n.deaths || again.crashes != n.crashes ||
+        again.suspect != n.suspect)
+        abort();
     for (size_t i = 0; i < n.n_runs; i++)
         if (!commit_note_has(&again, n.runs[i].first) || !commit_note_has(&again, n.runs[i].last))
             abort();

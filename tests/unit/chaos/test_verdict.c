@@ -137,7 +137,7 @@ Test(verdict, finds_a_job_that_is_result_and_dead_letter)
     answer_all(v);
     verdict_request(v, 0, 1000, &crash);
     verdict_result(v, &crash, 7, 0, 1000);
-    verdict_dead_letter(v, &crash, 0, 1000);
+    verdict_dead_letter(v, &crash, true, 0, 1000);
     expect_only(v, (struct verdict_rules){.max_repeats = 1}, FOUND_BOTH, 1);
 }
 
@@ -182,8 +182,27 @@ Test(verdict, finds_wrong_outcomes)
     verdict_request(v, 0, 1000, &bad);
     verdict_request(v, 0, 1001, &plain);
     verdict_result(v, &bad, 7, 0, 1000);
-    verdict_dead_letter(v, &plain, 0, 1001);
+    verdict_dead_letter(v, &plain, false, 0, 1001);
     expect_only(v, (struct verdict_rules){0}, FOUND_WRONG_OUTCOME, 2);
+}
+
+/* A job that ends its workers may be set aside as such, and nothing else may. */
+Test(verdict, finds_an_innocent_job_set_aside_for_crashes)
+{
+    struct numbered crash = {.number = JOBS, .kind = JOB_CRASH}, bad = {.number = JOBS + 1, .kind = JOB_BAD};
+    struct numbered late = {.number = JOBS + 2, .kind = JOB_LATE}, other = {.number = JOBS + 3, .kind = JOB_CRASH};
+    struct verdict *v = written();
+
+    answer_all(v);
+    verdict_request(v, 0, 1000, &crash);
+    verdict_request(v, 0, 1001, &bad);
+    verdict_request(v, 0, 1002, &late);
+    verdict_request(v, 0, 1003, &other);
+    verdict_dead_letter(v, &crash, true, 0, 1000);
+    verdict_dead_letter(v, &bad, true, 0, 1001);
+    verdict_dead_letter(v, &late, true, 0, 1002);
+    verdict_dead_letter(v, &other, false, 0, 1003);
+    expect_only(v, (struct verdict_rules){0}, FOUND_WRONG_OUTCOME, 3);
 }
 
 Test(verdict, finds_two_results_of_one_job_that_differ)

@@ -28,13 +28,16 @@ static void round_trip(int64_t frontier)
     cr_assert_eq(commit_note_decode(&back, text, size, frontier, &e), ERR_OK, "%s", e.msg);
     cr_assert_eq(back.n_runs, in.n_runs);
     cr_assert_eq(memcmp(back.runs, in.runs, in.n_runs * sizeof in.runs[0]), 0);
+    cr_assert_eq(back.in_work, in.in_work);
+    cr_assert_eq(back.deaths, in.deaths);
     cr_assert_eq(back.crashes, in.crashes);
     cr_assert_eq(back.suspect, in.suspect);
 }
 
 static void reset(void)
 {
-    in.crashes = 0;
+    in.in_work = false;
+    in.deaths = in.crashes = 0;
     in.suspect = -1;
     in.n_runs = 0;
 }
@@ -77,6 +80,44 @@ Test(commit_note, keeps_a_suspect_alone)
     round_trip(7);
 }
 
+Test(commit_note, brings_back_what_is_said_of_work_and_deaths)
+{
+    for (int i = 0; i < 16; i++) {
+        reset();
+        in.in_work = i & 1;
+        in.deaths = i & 2 ? COMMIT_NOTE_MAX_COUNT : 0;
+        in.suspect = i & 4 ? 7 : -1;
+        in.crashes = i & 4 && i & 8 ? COMMIT_NOTE_MAX_COUNT : 0;
+        round_trip(7);
+        add(&in, 9, 11);
+        round_trip(7);
+    }
+}
+
+Test(commit_note, counts_no_further_than_it_can_read_back)
+{
+    size_t size;
+
+    reset();
+    in.deaths = in.crashes = 100000;
+    in.suspect = 7;
+    cr_assert_eq(commit_note_encode(&in, 7, text, &size, NULL), ERR_OK);
+    cr_assert_eq(commit_note_decode(&back, text, size, 7, NULL), ERR_OK);
+    cr_assert_eq(back.deaths, COMMIT_NOTE_MAX_COUNT);
+    cr_assert_eq(back.crashes, COMMIT_NOTE_MAX_COUNT);
+}
+
+Test(commit_note, suspect_below_the_offset_is_left_out)
+{
+    size_t size;
+
+    reset();
+    in.suspect = 6;
+    in.crashes = 1;
+    cr_assert_eq(commit_note_encode(&in, 7, text, &size, NULL), ERR_OK);
+    cr_assert_eq(size, 0);
+}
+
 /* Every second offset of the widest window, and every other pattern: what fits() allows must encode. */
 Test(commit_note, fits_whatever_order_a_permitted_window_finishes_in)
 {
@@ -98,7 +139,8 @@ Test(commit_note, fits_whatever_order_a_permitted_window_finishes_in)
             if (rand_r(&seed) % (density + 1) == 0 || (round == 0 && taken % 2))
                 add(&in, at, at);
         }
-        in.crashes = 255;
+        in.in_work = true;
+        in.deaths = in.crashes = COMMIT_NOTE_MAX_COUNT;
         in.suspect = frontier;
         round_trip(frontier);
     }

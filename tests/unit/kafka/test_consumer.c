@@ -1,5 +1,6 @@
 #include "base/clock.h"
 #include "tests/support/kafka_case.h"
+#include "tests/support/member.h"
 
 #include <criterion/criterion.h>
 #include <stdbool.h>
@@ -9,56 +10,6 @@
 #include <string.h>
 
 enum { WAIT_MS = 20000 };
-
-/* One member of the group, driven by hand from the test's thread. */
-struct member {
-    struct consumer *c;
-    struct queue *records;
-    struct consumer_stats s;
-};
-
-static void join(struct member *m, const struct kafka_case *kc)
-{
-    struct err e;
-
-    cr_assert_eq(queue_open(&m->records, (size_t)kc->d.max_in_flight_jobs, &e), ERR_OK);
-    cr_assert_eq(consumer_open(&m->c, &kc->k, kc->bootstrap, &kc->d, m->records, &e), ERR_OK, "%s", e.msg);
-}
-
-static void turn(struct member *m, int ms)
-{
-    struct err e;
-
-    cr_assert_eq(consumer_turn(m->c, ms, &e), ERR_OK, "%s", e.msg);
-    consumer_get_stats(m->c, &m->s);
-}
-
-static void leave(struct member *m)
-{
-    struct record *r;
-
-    while ((r = queue_pop(m->records, 0)))
-        consumer_release(m->c, r);
-    consumer_close(m->c, 5000);
-    queue_free(m->records);
-}
-
-static struct record *next(struct member *m)
-{
-    int64_t until = clock_mono_ns() + WAIT_MS * NS_PER_MS;
-    struct record *r;
-
-    while (!(r = queue_pop(m->records, 0)) && clock_mono_ns() < until)
-        turn(m, 50);
-    cr_assert_not_null(r, "no record came");
-    return r;
-}
-
-static void finish(struct member *m, struct record *r)
-{
-    consumer_finish(m->c, &r->at);
-    consumer_release(m->c, r);
-}
 
 static unsigned next_random(unsigned *x)
 {
@@ -74,7 +25,7 @@ static void work(struct member *m, int n, unsigned char *seen, unsigned *seed)
 
     while (read < n || have > 0) {
         while (read < n && have < 500) {
-            struct record *r = have == 0 ? next(m) : queue_pop(m->records, 0);
+            struct record *r = have == 0 ? member_next(m) : queue_pop(m->records, 0);
             if (!r)
                 break;
             held[have++] = r;
@@ -82,10 +33,10 @@ static void work(struct member *m, int n, unsigned char *seen, unsigned *seed)
         }
         int i = (int)(next_random(seed) % (unsigned)have);
         seen[kafka_case_number(held[i])]++;
-        finish(m, held[i]);
+        member_finish(m, held[i]);
         held[i] = held[--have];
         if (have % 64 == 0)
-            turn(m, 0);
+            member_turn(m, 0);
     }
 }
 
@@ -100,15 +51,15 @@ Test(consumer, ten_thousand_jobs_in_random_order_survive_restarts_without_loss, 
 
     kafka_case_open(&kc, 6);
     kafka_case_submit(&kc, 0, JOBS, -1);
-    join(&m, &kc);
+    member_join(&m, &kc);
     work(&m, 4000, seen, &seed);
-    leave(&m); /* commits the frontier; what lay in the queue is read again */
-    join(&m, &kc);
+    member_leave(&m); /* commits the frontier; what lay in the queue is read again */
+    member_join(&m, &kc);
     work(&m, 6000, seen, &seed);
     for (int i = 0; i < 200 && (m.s.lag != 0 || m.s.in_flight_jobs > 0); i++)
-        turn(&m, 20);
+        member_turn(&m, 20);
     cr_assert_eq(m.s.lag, 0, "lag %lld", (long long)m.s.lag);
-    leave(&m);
+    member_leave(&m);
     for (int i = 0; i < JOBS; i++)
         cr_assert_eq(seen[i], 1, "job %d seen %d times", i, seen[i]);
     for (int p = 0; p < 6; p++)
@@ -125,8 +76,8 @@ static void settle(struct member *a, struct member *b, int each)
     int64_t until = clock_mono_ns() + WAIT_MS * NS_PER_MS;
 
     do {
-        turn(a, 10);
-        turn(b, 10);
+        member_turn(a, 10);
+        member_turn(b, 10);
     } while ((a->s.partitions != each || b->s.partitions != each || !a->s.joined || !b->s.joined) &&
              clock_mono_ns() < until);
     cr_assert_eq(a->s.partitions, each);
@@ -138,7 +89,7 @@ static int hold(struct member *m, struct record **held, int n)
     int have = 0;
 
     while (have < n)
-        held[have++] = next(m);
+        held[have++] = member_next(m);
     return have;
 }
 
@@ -147,7 +98,7 @@ static void finish_if_ours(struct member *m, struct record *r, unsigned char *se
 {
     if (consumer_owns(m->c, &r->at)) {
         seen[kafka_case_number(r)]++;
-        finish(m, r);
+        member_finish(m, r);
     } else {
         consumer_drop_late(m->c, &r->at);
         consumer_release(m->c, r);
@@ -165,9 +116,9 @@ Test(consumer, what_was_read_and_not_finished_belongs_to_the_next_owner, .timeou
     kafka_case_open(&kc, 2);
     kc.d.revoke_timeout_ms = 300;
     kafka_case_submit(&kc, 0, 40, -1);
-    join(&a, &kc);
+    member_join(&a, &kc);
     hold(&a, held, 40); /* read, none of them finished */
-    join(&b, &kc);
+    member_join(&b, &kc);
     settle(&a, &b, 1);
     cr_assert_eq(kafka_case_committed(&kc, 0), -1);
     cr_assert_eq(kafka_case_committed(&kc, 1), -1);
@@ -183,14 +134,14 @@ Test(consumer, what_was_read_and_not_finished_belongs_to_the_next_owner, .timeou
             consumer_drop_late(a.c, &held[i]->at);
         consumer_release(a.c, held[i]);
     }
-    turn(&a, 100);
-    turn(&a, 100);
+    member_turn(&a, 100);
+    member_turn(&a, 100);
     cr_assert_eq(a.s.late_results, 40);
     for (int i = 0; i < 200; i++) { /* both get all of theirs again */
         struct record *r;
 
-        turn(&a, 5);
-        turn(&b, 5);
+        member_turn(&a, 5);
+        member_turn(&b, 5);
         while ((r = queue_pop(a.records, 0)))
             finish_if_ours(&a, r, seen);
         while ((r = queue_pop(b.records, 0)))
@@ -198,8 +149,8 @@ Test(consumer, what_was_read_and_not_finished_belongs_to_the_next_owner, .timeou
     }
     for (int i = 0; i < 40; i++)
         cr_assert_eq(seen[i], 1, "job %d came again %d times", i, seen[i]);
-    leave(&b);
-    leave(&a);
+    member_leave(&b);
+    member_leave(&a);
     cr_assert_eq(kafka_case_committed(&kc, 0), 20);
     cr_assert_eq(kafka_case_committed(&kc, 1), 20);
     kafka_case_close(&kc);
@@ -219,7 +170,7 @@ static void *finish_slowly(void *arg)
 
     nanosleep(&t, NULL); /* the work of the job itself */
     for (int i = 0; i < s->n; i++)
-        finish(s->m, s->held[i]);
+        member_finish(s->m, s->held[i]);
     return NULL;
 }
 
@@ -235,22 +186,22 @@ Test(consumer, revoke_waits_for_what_is_in_flight, .timeout = 60)
     kafka_case_open(&kc, 2);
     kc.d.revoke_timeout_ms = 2000;
     kafka_case_submit(&kc, 0, 20, -1);
-    join(&a, &kc);
+    member_join(&a, &kc);
     struct slow_publisher s = {&a, held, hold(&a, held, 20), 1800};
-    turn(&a, 0);
+    member_turn(&a, 0);
     pthread_create(&t, NULL, finish_slowly, &s); /* a heartbeat, once 1.2 s, tells of the new member */
-    join(&b, &kc);
+    member_join(&b, &kc);
     while (a.s.partitions == 2 && clock_mono_ns() < until) {
-        turn(&a, 10);
-        turn(&b, 10);
+        member_turn(&a, 10);
+        member_turn(&b, 10);
     }
     pthread_join(t, NULL);
-    turn(&a, 10);
+    member_turn(&a, 10);
     cr_assert_eq(a.s.late_results, 0);
     cr_assert_eq(a.s.in_flight_jobs, 0, "they came while the revoke waited");
     settle(&a, &b, 1);
-    leave(&b);
-    leave(&a);
+    member_leave(&b);
+    member_leave(&a);
     kafka_case_close(&kc);
 }
 
@@ -261,33 +212,33 @@ Test(consumer, commits_go_on_after_partitions_left_and_came_back_twice, .timeout
     int64_t before = 0;
 
     kafka_case_open(&kc, 2);
-    join(&a, &kc);
+    member_join(&a, &kc);
     for (int round = 0; round < 2; round++) {
         uint32_t number;
 
         kafka_case_submit(&kc, round * 10, 10, 0);
         for (int i = 0; i < 10; i++) {
-            struct record *r = next(&a);
+            struct record *r = member_next(&a);
             number = r->at.assignment;
-            finish(&a, r);
+            member_finish(&a, r);
         }
         for (int i = 0; i < 100 && kafka_case_committed(&kc, 0) != (round + 1) * 10; i++)
-            turn(&a, 20);
+            member_turn(&a, 20);
         cr_assert_eq(kafka_case_committed(&kc, 0), (round + 1) * 10);
         cr_assert_gt(number, before, "each assignment has a number of its own");
         before = number;
-        join(&b, &kc);
+        member_join(&b, &kc);
         settle(&a, &b, 1);
-        leave(&b);
+        member_leave(&b);
         for (int i = 0; i < 1000 && (a.s.partitions != 2 || !a.s.joined); i++)
-            turn(&a, 20);
+            member_turn(&a, 20);
         cr_assert_eq(a.s.partitions, 2);
     }
     cr_assert_geq(a.s.rebalances, 5);
     for (int i = 0; i < 100 && a.s.lag != 0; i++)
-        turn(&a, 20);
+        member_turn(&a, 20);
     cr_assert_eq(a.s.lag, 0);
-    leave(&a);
+    member_leave(&a);
     kafka_case_close(&kc);
 }
 
@@ -301,16 +252,16 @@ Test(consumer, a_lost_assignment_is_dropped_without_a_commit, .timeout = 60)
     kafka_case_open(&kc, 1);
     kc.d.commit_interval_ms = 60000;
     kafka_case_submit(&kc, 0, 10, -1);
-    join(&m, &kc);
+    member_join(&m, &kc);
     hold(&m, held, 10);
-    finish(&m, held[0]); /* sets the commit timer, and is committed at once: nothing was before it */
-    turn(&m, 50);
-    turn(&m, 50);
+    member_finish(&m, held[0]); /* sets the commit timer, and is committed at once: nothing was before it */
+    member_turn(&m, 50);
+    member_turn(&m, 50);
     for (int i = 1; i < 5; i++)
-        finish(&m, held[i]);
+        member_finish(&m, held[i]);
     rd_kafka_mock_push_request_errors(kc.mock, 12 /* Heartbeat */, 1, RD_KAFKA_RESP_ERR_UNKNOWN_MEMBER_ID);
     while (m.s.lost_partitions == 0 && clock_mono_ns() < until)
-        turn(&m, 50);
+        member_turn(&m, 50);
     cr_assert_eq(m.s.lost_partitions, 1);
     cr_assert_eq(kafka_case_committed(&kc, 0), 1, "what was finished and lost is done again");
     for (int i = 5; i < 10; i++) {
@@ -319,12 +270,12 @@ Test(consumer, a_lost_assignment_is_dropped_without_a_commit, .timeout = 60)
         consumer_release(m.c, held[i]);
     }
     for (int i = 1; i < 10; i++) {
-        struct record *r = next(&m);
+        struct record *r = member_next(&m);
 
         cr_assert_eq(kafka_case_number(r), i);
-        finish(&m, r);
+        member_finish(&m, r);
     }
-    leave(&m);
+    member_leave(&m);
     cr_assert_eq(kafka_case_committed(&kc, 0), 10);
     kafka_case_close(&kc);
 }
@@ -344,11 +295,11 @@ Test(consumer, a_full_window_costs_neither_membership_nor_a_record, .timeout = 6
     kc.d.max_in_flight_jobs = WINDOW;
     kc.k.max_poll_interval_ms = 4000;
     kafka_case_submit(&kc, 0, JOBS, -1);
-    join(&m, &kc);
+    member_join(&m, &kc);
     hold(&m, held, WINDOW);
     until = clock_mono_ns() + 5500 * NS_PER_MS;
     while (clock_mono_ns() < until) { /* the GPU is slow: nothing finishes for longer than the poll limit */
-        turn(&m, 100);
+        member_turn(&m, 100);
         cr_assert_null(queue_pop(m.records, 0), "over the window");
     }
     cr_assert_eq(m.s.lost_partitions, 0);
@@ -357,19 +308,19 @@ Test(consumer, a_full_window_costs_neither_membership_nor_a_record, .timeout = 6
     int64_t t0 = clock_mono_ns();
     for (int i = 0; i < WINDOW; i++) {
         seen[kafka_case_number(held[i])]++;
-        finish(&m, held[i]);
+        member_finish(&m, held[i]);
     }
     for (int i = WINDOW; i < JOBS; i++) {
-        struct record *r = next(&m);
+        struct record *r = member_next(&m);
 
         if (i == WINDOW)
             cr_assert_lt(clock_mono_ns() - t0, 200 * NS_PER_MS, "it starts again at once");
         seen[kafka_case_number(r)]++;
-        finish(&m, r);
+        member_finish(&m, r);
     }
     for (int i = 0; i < JOBS; i++)
         cr_assert_eq(seen[i], 1);
-    leave(&m);
+    member_leave(&m);
     kafka_case_close(&kc);
 }
 
@@ -393,20 +344,20 @@ Test(consumer, the_window_counts_bytes_too, .timeout = 60)
     }
     publisher_close(p, 5000);
     cr_assert_eq(have, 10);
-    join(&m, &kc);
+    member_join(&m, &kc);
     struct record *held[10];
-    held[0] = next(&m);
+    held[0] = member_next(&m);
     for (int i = 0; i < 20; i++)
-        turn(&m, 10);
+        member_turn(&m, 10);
     for (have = 1; (r = queue_pop(m.records, 0)); have++)
         held[have] = r;
     cr_assert_eq(have, 4, "one over the limit of 1 MiB is the most: %d", have);
     cr_assert_leq(m.s.in_flight_bytes, (1 << 20) + 300000);
     for (int i = 0; i < have; i++)
-        finish(&m, held[i]);
+        member_finish(&m, held[i]);
     for (; have < 10; have++)
-        finish(&m, next(&m));
-    leave(&m);
+        member_finish(&m, member_next(&m));
+    member_leave(&m);
     free(big);
     kafka_case_close(&kc);
 }
@@ -420,17 +371,17 @@ Test(consumer, failed_commits_are_counted_and_tried_again, .timeout = 60)
 
     kafka_case_open(&kc, 1);
     kafka_case_submit(&kc, 0, 10, -1);
-    join(&m, &kc);
+    member_join(&m, &kc);
     rd_kafka_mock_push_request_errors(kc.mock, 8 /* OffsetCommit */, 2, RD_KAFKA_RESP_ERR_UNKNOWN,
                                       RD_KAFKA_RESP_ERR_INVALID_COMMIT_OFFSET_SIZE);
     for (int i = 0; i < 10; i++)
-        finish(&m, next(&m));
+        member_finish(&m, member_next(&m));
     for (int i = 0; i < 300 && m.s.commits == 0; i++)
-        turn(&m, 10);
+        member_turn(&m, 10);
     cr_assert_geq(m.s.commit_errors, 1);
     cr_assert_geq(m.s.commits, 1);
     cr_assert_eq(kafka_case_committed(&kc, 0), 10);
-    leave(&m);
+    member_leave(&m);
     kafka_case_close(&kc);
 }
 
@@ -443,27 +394,27 @@ Test(consumer, an_illegal_generation_at_commit_loses_no_job, .timeout = 60)
 
     kafka_case_open(&kc, 1);
     kafka_case_submit(&kc, 0, JOBS, -1);
-    join(&m, &kc);
+    member_join(&m, &kc);
     rd_kafka_mock_push_request_errors(kc.mock, 8 /* OffsetCommit */, 1, RD_KAFKA_RESP_ERR_ILLEGAL_GENERATION);
     for (int i = 0; i < JOBS; i++) {
-        struct record *r = next(&m);
+        struct record *r = member_next(&m);
 
         seen[kafka_case_number(r)] = 1;
-        finish(&m, r);
+        member_finish(&m, r);
     }
     for (int i = 0; i < 200 && m.s.commit_errors == 0; i++)
-        turn(&m, 10);
+        member_turn(&m, 10);
     cr_assert_geq(m.s.commit_errors, 1);
     kafka_case_submit(&kc, JOBS, JOBS, -1);
     for (int missing = JOBS; missing > 0;) {
-        struct record *r = next(&m);
+        struct record *r = member_next(&m);
         int n = kafka_case_number(r);
 
         missing -= n >= JOBS && !seen[n];
         seen[n] = 1;
-        finish(&m, r);
+        member_finish(&m, r);
     }
-    leave(&m);
+    member_leave(&m);
     cr_assert_eq(kafka_case_committed(&kc, 0), 2 * JOBS);
     kafka_case_close(&kc);
 }
@@ -488,15 +439,15 @@ Test(consumer, jobs_in_flight_outlive_a_broker_that_is_away, .timeout = 60)
 
     kafka_case_open(&kc, 2);
     kafka_case_submit(&kc, 0, JOBS, -1);
-    join(&m, &kc);
+    member_join(&m, &kc);
     hold(&m, held, JOBS);
     cr_assert(m.s.broker_up);
     rd_kafka_mock_broker_set_down(kc.mock, -1);
     until = clock_mono_ns() + 2000 * NS_PER_MS;
     for (int i = 0; i < JOBS || clock_mono_ns() < until; i++) {
         if (i < JOBS)
-            finish(&m, held[i]);
-        turn(&m, 10);
+            member_finish(&m, held[i]);
+        member_turn(&m, 10);
     }
     cr_assert_not(m.s.broker_up);
     rd_kafka_mock_broker_set_up(kc.mock, -1);
@@ -505,12 +456,12 @@ Test(consumer, jobs_in_flight_outlive_a_broker_that_is_away, .timeout = 60)
         struct record *r = queue_pop(m.records, 0);
 
         if (r) /* the session may be over by then, and what was not committed comes again */
-            finish(&m, r);
-        turn(&m, 10);
+            member_finish(&m, r);
+        member_turn(&m, 10);
     }
     cr_assert(m.s.broker_up);
     cr_assert_eq(committed_by(&m), JOBS);
-    leave(&m);
+    member_leave(&m);
     cr_assert_eq(kafka_case_committed(&kc, 0) + kafka_case_committed(&kc, 1), JOBS);
     kafka_case_close(&kc);
 }
@@ -524,11 +475,11 @@ Test(consumer, stops_before_the_first_assignment_are_clean_and_bounded, .timeout
         struct member m;
         int64_t t0;
 
-        join(&m, &kc);
+        member_join(&m, &kc);
         for (int j = 0; j < i; j++)
-            turn(&m, 10);
+            member_turn(&m, 10);
         t0 = clock_mono_ns();
-        leave(&m);
+        member_leave(&m);
         cr_assert_lt(clock_mono_ns() - t0, 5500 * NS_PER_MS);
     }
     kafka_case_close(&kc);
@@ -541,13 +492,13 @@ Test(consumer, a_broker_that_never_comes_is_waited_for_and_left_in_time, .timeou
 
     kafka_case_open(&kc, 1);
     kc.bootstrap = "127.0.0.1:1";
-    join(&m, &kc);
+    member_join(&m, &kc);
     for (int i = 0; i < 50; i++)
-        turn(&m, 20);
+        member_turn(&m, 20);
     cr_assert_not(m.s.broker_up);
     cr_assert_not(m.s.joined);
     int64_t t0 = clock_mono_ns();
-    leave(&m);
+    member_leave(&m);
     cr_assert_lt(clock_mono_ns() - t0, 5500 * NS_PER_MS);
     kafka_case_close(&kc);
 }
@@ -570,11 +521,11 @@ Test(consumer, without_an_offset_it_stops_when_told_so, .timeout = 60)
 
     kafka_case_open(&kc, 1);
     kc.k.offset_reset = "error";
-    join(&m, &kc);
+    member_join(&m, &kc);
     cr_assert_eq(turn_until_stopped(&m, &e), ERR_KAFKA);
     cr_assert_eq(e.act, ERR_STOP);
     cr_assert_not_null(strstr(e.msg, "offset_reset"), "%s", e.msg);
-    leave(&m);
+    member_leave(&m);
     kafka_case_close(&kc);
 }
 
@@ -589,10 +540,10 @@ Test(consumer, a_topic_that_stays_unknown_stops_it_with_its_name, .timeout = 60)
     kc.k.properties = soon;
     rd_kafka_mock_topic_set_error(kc.mock, "nowhere", RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART);
     kc.k.request_topic = "nowhere";
-    join(&m, &kc);
+    member_join(&m, &kc);
     cr_assert_eq(turn_until_stopped(&m, &e), ERR_KAFKA);
     cr_assert_not_null(strstr(e.msg, "nowhere does not exist"), "%s", e.msg);
-    leave(&m);
+    member_leave(&m);
     kafka_case_close(&kc);
 }
 
@@ -604,11 +555,11 @@ Test(consumer, a_topic_that_we_may_not_read_stops_it, .timeout = 60)
 
     kafka_case_open(&kc, 1);
     rd_kafka_mock_topic_set_error(kc.mock, "requests", RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED);
-    join(&m, &kc);
+    member_join(&m, &kc);
     cr_assert_eq(turn_until_stopped(&m, &e), ERR_KAFKA);
     cr_assert_eq(e.act, ERR_STOP);
     cr_assert_not_null(strstr(e.msg, "authorization"), "%s", e.msg);
-    leave(&m);
+    member_leave(&m);
     kafka_case_close(&kc);
 }
 
@@ -653,7 +604,7 @@ Test(consumer, properties_that_break_promises_or_are_unknown_are_refused_by_name
 static void take_all(struct member *m, struct record **held, int n)
 {
     for (int i = 0; i < n; i++)
-        held[i] = next(m);
+        held[i] = member_next(m);
 }
 
 static void turn_until_committed(struct member *m, const struct kafka_case *kc, int64_t offset)
@@ -661,7 +612,7 @@ static void turn_until_committed(struct member *m, const struct kafka_case *kc, 
     int64_t commits = m->s.commits;
 
     for (int i = 0; i < 200 && m->s.commits == commits; i++)
-        turn(m, 20);
+        member_turn(m, 20);
     cr_assert_gt(m->s.commits, commits, "no commit");
     cr_assert_eq(kafka_case_committed(kc, 0), offset);
 }
@@ -676,28 +627,28 @@ Test(consumer, what_finished_ahead_of_a_long_job_is_not_read_again, .timeout = 6
     kafka_case_open(&kc, 1);
     kc.d.commit_interval_ms = 50;
     kafka_case_submit(&kc, 0, JOBS, 0);
-    join(&a, &kc);
+    member_join(&a, &kc);
     take_all(&a, held, JOBS);
     for (int i = 0; i < JOBS; i++)
         if (i != 0 && i != 57)
-            finish(&a, held[i]);
-    turn(&a, 0);
+            member_finish(&a, held[i]);
+    member_turn(&a, 0);
     turn_until_committed(&a, &kc, 0); /* the first is not finished: only the note has changed */
     consumer_release(a.c, held[0]);
     consumer_release(a.c, held[57]);
-    leave(&a);
+    member_leave(&a);
 
-    join(&b, &kc);
-    cr_assert_eq(kafka_case_number(held[0] = next(&b)), 0);
-    cr_assert_eq(kafka_case_number(held[1] = next(&b)), 57);
+    member_join(&b, &kc);
+    cr_assert_eq(kafka_case_number(held[0] = member_next(&b)), 0);
+    cr_assert_eq(kafka_case_number(held[1] = member_next(&b)), 57);
     for (int i = 0; i < 200 && b.s.skipped < JOBS - 2; i++)
-        turn(&b, 20);
+        member_turn(&b, 20);
     cr_assert_eq(b.s.skipped, JOBS - 2);
-    finish(&b, held[0]);
-    finish(&b, held[1]);
+    member_finish(&b, held[0]);
+    member_finish(&b, held[1]);
     for (int i = 0; i < 200 && b.s.lag != 0; i++)
-        turn(&b, 20);
-    leave(&b);
+        member_turn(&b, 20);
+    member_leave(&b);
     cr_assert_eq(kafka_case_committed(&kc, 0), JOBS);
     kafka_case_close(&kc);
 }
@@ -710,23 +661,23 @@ Test(consumer, broker_that_takes_no_notes_gets_offsets_alone, .timeout = 60)
 
     kafka_case_open(&kc, 1);
     kafka_case_submit(&kc, 0, 3, 0);
-    join(&m, &kc);
+    member_join(&m, &kc);
     take_all(&m, held, 3);
     rd_kafka_mock_push_request_errors(kc.mock, 8 /* OffsetCommit */, 1, RD_KAFKA_RESP_ERR_OFFSET_METADATA_TOO_LARGE);
-    finish(&m, held[0]);
-    finish(&m, held[2]);
-    turn(&m, 0);
+    member_finish(&m, held[0]);
+    member_finish(&m, held[2]);
+    member_turn(&m, 0);
     turn_until_committed(&m, &kc, 1);
     cr_assert_eq(m.s.commit_errors, 1);
     consumer_release(m.c, held[1]);
-    leave(&m);
-    join(&m, &kc);
+    member_leave(&m);
+    member_join(&m, &kc);
     for (int i = 1; i < 3; i++) { /* the third is repeated: there was no note of it */
-        struct record *r = next(&m);
+        struct record *r = member_next(&m);
         cr_assert_eq(kafka_case_number(r), i);
-        finish(&m, r);
+        member_finish(&m, r);
     }
-    leave(&m);
+    member_leave(&m);
     kafka_case_close(&kc);
 }
 
@@ -741,16 +692,16 @@ Test(consumer, note_of_another_program_skips_nothing, .timeout = 60)
         kafka_case_open(&kc, 1);
         kafka_case_submit(&kc, 0, 5, 0);
         kafka_case_commit(&kc, 0, 0, foreign[i]);
-        join(&m, &kc);
+        member_join(&m, &kc);
         for (int k = 0; k < 5; k++) {
-            struct record *r = next(&m);
+            struct record *r = member_next(&m);
             cr_assert_eq(kafka_case_number(r), k);
-            finish(&m, r);
+            member_finish(&m, r);
         }
-        turn(&m, 0);
+        member_turn(&m, 0);
         cr_assert_eq(m.s.notes_ignored, 1, "%s", foreign[i]);
         cr_assert_eq(m.s.skipped, 0);
-        leave(&m);
+        member_leave(&m);
         cr_assert_eq(kafka_case_committed(&kc, 0), 5);
         kafka_case_close(&kc);
     }
@@ -792,26 +743,26 @@ Test(consumer, a_log_that_was_cut_is_read_from_its_new_start_and_the_gap_is_coun
 
     kafka_case_open(&kc, 1);
     kafka_case_submit(&kc, 0, FIRST, 0);
-    join(&m, &kc);
+    member_join(&m, &kc);
     for (int i = 0; i < FIRST; i++)
-        finish(&m, next(&m));
-    leave(&m);
+        member_finish(&m, member_next(&m));
+    member_leave(&m);
     cr_assert_eq(kafka_case_committed(&kc, 0), FIRST);
     kafka_case_submit(&kc, FIRST, CUT, 0);
     fill_log(&kc, LARGE);
 
-    join(&m, &kc);
-    r = next(&m);
+    member_join(&m, &kc);
+    r = member_next(&m);
     start = r->at.offset;
     cr_assert_gt(start, FIRST + CUT, "the embedded broker dropped nothing");
     for (int64_t at = start; at < FIRST + CUT + LARGE; at++) {
         cr_assert_eq(r->at.offset, at);
-        finish(&m, r);
-        r = at + 1 < FIRST + CUT + LARGE ? next(&m) : NULL;
+        member_finish(&m, r);
+        r = at + 1 < FIRST + CUT + LARGE ? member_next(&m) : NULL;
     }
-    turn(&m, 0);
+    member_turn(&m, 0);
     cr_expect_eq(m.s.cut, start - FIRST, "%lld cut", (long long)m.s.cut);
-    leave(&m);
+    member_leave(&m);
     cr_expect_eq(kafka_case_committed(&kc, 0), FIRST + CUT + LARGE);
     kafka_case_close(&kc);
 }
@@ -824,13 +775,13 @@ static void take_numbers(struct member *m, int first, int n)
     unsigned char seen[200] = {0};
 
     for (int missing = n; missing > 0;) {
-        struct record *r = next(m);
+        struct record *r = member_next(m);
         int k = kafka_case_number(r) - first;
 
         missing -= k >= 0 && k < n && !seen[k];
         if (k >= 0 && k < n)
             seen[k] = 1;
-        finish(m, r);
+        member_finish(m, r);
     }
 }
 
@@ -842,16 +793,16 @@ Test(consumer, an_evicted_member_comes_back_by_itself, .timeout = 60)
     kafka_case_open(&kc, 1);
     kc.k.max_poll_interval_ms = 3500;
     kafka_case_submit(&kc, 0, 10, 0);
-    join(&m, &kc);
+    member_join(&m, &kc);
     take_numbers(&m, 0, 10);
-    turn(&m, 50);
-    turn(&m, 50);
+    member_turn(&m, 50);
+    member_turn(&m, 50);
     nanosleep(&(struct timespec){4, 500 * NS_PER_MS}, NULL); /* the loop stands still: that is the fault */
     kafka_case_submit(&kc, 10, 10, 0);
     take_numbers(&m, 10, 10);
     cr_assert_eq(m.s.lost_partitions, 1);
     cr_assert_eq(m.s.rebalances, 2);
-    leave(&m);
+    member_leave(&m);
     cr_assert_eq(kafka_case_committed(&kc, 0), 20);
     kafka_case_close(&kc);
 }
@@ -864,14 +815,14 @@ Test(consumer, a_poll_gap_over_the_session_timeout_costs_nothing, .timeout = 60)
     kafka_case_open(&kc, 1);
     kc.k.max_poll_interval_ms = 20000;
     kafka_case_submit(&kc, 0, 10, 0);
-    join(&m, &kc);
+    member_join(&m, &kc);
     take_numbers(&m, 0, 10);
     nanosleep(&(struct timespec){4, 500 * NS_PER_MS}, NULL); /* the session is 3.2 s, the library keeps it */
     kafka_case_submit(&kc, 10, 10, 0);
     take_numbers(&m, 10, 10);
     cr_assert_eq(m.s.lost_partitions, 0);
     cr_assert_eq(m.s.rebalances, 1);
-    leave(&m);
+    member_leave(&m);
     cr_assert_eq(kafka_case_committed(&kc, 0), 20);
     kafka_case_close(&kc);
 }
@@ -883,18 +834,18 @@ Test(consumer, stops_while_another_joins_are_bounded, .timeout = 60)
 
     kafka_case_open(&kc, 2);
     for (int round = 0; round < 5; round++) {
-        join(&a, &kc);
+        member_join(&a, &kc);
         for (int i = 0; i < 100 && !(round % 2 && a.s.joined); i++)
-            turn(&a, 10);
-        join(&b, &kc);
+            member_turn(&a, 10);
+        member_join(&b, &kc);
         for (int i = 0; i < 10 * round; i++) { /* somewhere in the rebalance */
-            turn(&a, 5);
-            turn(&b, 5);
+            member_turn(&a, 5);
+            member_turn(&b, 5);
         }
         int64_t t0 = clock_mono_ns();
-        leave(&a);
+        member_leave(&a);
         cr_assert_lt(clock_mono_ns() - t0, 6 * NS_PER_S);
-        leave(&b);
+        member_leave(&b);
         cr_assert_lt(clock_mono_ns() - t0, 12 * NS_PER_S);
     }
     kafka_case_close(&kc);

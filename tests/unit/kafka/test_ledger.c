@@ -353,3 +353,25 @@ Test(ledger, every_state_of_a_random_history_is_what_its_note_says)
         ledger_close(l);
     }
 }
+
+Test(ledger, begins_where_the_log_is_read_from_if_nothing_is_committed)
+{
+    static struct commit_note n;
+    struct ledger *l = opened(8);
+
+    ledger_begin(l, 40);
+    cr_assert_eq(ledger_note(l, &n), 40, "a note may go with it before anything is finished");
+    ledger_begin(l, 41);
+    take(l, 40);
+    ledger_begin(l, 42);
+    cr_assert_eq(ledger_note(l, &n), 40);
+    finish(l, 40);
+    cr_assert_eq(ledger_frontier(l), 41);
+    ledger_close(l);
+
+    l = opened(8);
+    cr_assert_eq(ledger_seed(l, 7, NULL, NULL), ERR_OK);
+    ledger_begin(l, 9);
+    cr_assert_eq(ledger_note(l, &n), 7);
+    ledger_close(l);
+}
