@@ -78,11 +78,9 @@ enum err_code queue_push(struct queue *q, void *item_ptr)
     return ERR_OK;
 }
 
-void *queue_pop(struct queue *q, int64_t deadline_ns)
+/* With the lock held: until something is there, it is closed, or time is up. */
+static void wait_filled(struct queue *q, int64_t deadline_ns)
 {
-    void *item = NULL;
-
-    pthread_mutex_lock(&q->lock);
     while (q->count == 0 && !q->closed && deadline_ns > 0) {
         if (deadline_ns == INT64_MAX) {
             pthread_cond_wait(&q->filled, &q->lock);
@@ -92,11 +90,31 @@ void *queue_pop(struct queue *q, int64_t deadline_ns)
                 break;
         }
     }
+}
+
+void *queue_pop(struct queue *q, int64_t deadline_ns)
+{
+    void *item = NULL;
+
+    pthread_mutex_lock(&q->lock);
+    wait_filled(q, deadline_ns);
     if (q->count > 0) {
         item = q->slots[q->head];
         q->head = (q->head + 1) % q->capacity;
         q->count--;
     }
+    pthread_mutex_unlock(&q->lock);
+    return item;
+}
+
+void *queue_pop_newest(struct queue *q, int64_t deadline_ns)
+{
+    void *item = NULL;
+
+    pthread_mutex_lock(&q->lock);
+    wait_filled(q, deadline_ns);
+    if (q->count > 0)
+        item = q->slots[(q->head + --q->count) % q->capacity];
     pthread_mutex_unlock(&q->lock);
     return item;
 }

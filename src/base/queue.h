@@ -23,6 +23,8 @@ MUST_CHECK enum err_code queue_push(struct queue *q, void *item_ptr);
 /* Oldest item, or NULL.  Waits until deadline_ns (monotonic; 0 = do not wait, INT64_MAX = no limit).
  * NULL also when the queue is closed and empty: ask queue_is_done(). */
 void *queue_pop(struct queue *q, int64_t deadline_ns);
+/* The same, but the youngest item: for pools, whose youngest one's memory is still in the processor's caches. */
+void *queue_pop_newest(struct queue *q, int64_t deadline_ns);
 
 void queue_close(struct queue *q);   /* no more pushes; waiters wake; what is inside can still be popped */
 bool queue_is_done(struct queue *q); /* closed and empty */

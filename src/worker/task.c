@@ -143,7 +143,7 @@ void task_pool_close(struct task_pool *p)
 
 struct task *task_pool_take(struct task_pool *p, int64_t deadline_ns)
 {
-    return queue_pop(p->free, deadline_ns);
+    return queue_pop_newest(p->free, deadline_ns);
 }
 
 void task_pool_give(struct task_pool *p, struct task *t)

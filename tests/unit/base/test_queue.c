@@ -62,6 +62,25 @@ Test(queue, close_wakes_and_lets_the_rest_be_popped)
     queue_free(q);
 }
 
+Test(queue, the_newest_can_be_popped_first)
+{
+    int x[4];
+    struct queue *q;
+
+    cr_assert_eq(queue_open(&q, 3, NULL), ERR_OK);
+    for (int i = 0; i < 3; i++) {
+        int *p = &x[i];
+        cr_assert_eq(queue_push(q, &p), ERR_OK);
+    }
+    cr_assert_eq(queue_pop(q, 0), &x[0]);
+    int *p = &x[3];
+    cr_assert_eq(queue_push(q, &p), ERR_OK); /* round the end of the slots */
+    for (int i = 3; i > 0; i--)
+        cr_assert_eq(queue_pop_newest(q, 0), &x[i]);
+    cr_assert_null(queue_pop_newest(q, 0));
+    queue_free(q);
+}
+
 Test(queue, the_push_that_ends_its_emptiness_writes_to_the_wake_fd)
 {
     struct queue *q;
