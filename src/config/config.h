@@ -83,7 +83,7 @@ struct delivery_config {
     int revoke_timeout_ms; /* how long a revoked partition may finish what is in flight */
     const char
         *transactional_id;   /* exactly_once: one a worker, the same after a restart; "" = from group and instance id */
-    int transaction_results; /* exactly_once: most in a transaction; 0 = a quarter of max_in_flight_jobs */
+    int transaction_results; /* exactly_once: most in a transaction; 0 = half of max_in_flight_jobs */
     int publish_timeout_ms;  /* librdkafka's message timeout of one attempt; a job is retried after it */
 };
 
@@ -143,6 +143,10 @@ MUST_CHECK enum err_code config_load(struct config *c, const char *path, const c
 /* The same for the text of a file, without the environment: for tests and fuzzing.  where is the name for messages. */
 MUST_CHECK enum err_code config_parse_string(struct config *c, const char *text, const char *where, struct err *e);
 void config_free(struct config *c);
+
+/* Is the librdkafka property name[0..n) one that the worker sets itself?  What to do instead, or why not; NULL: it is
+ * free. */
+const char *config_property_taken(const char *name, size_t n);
 
 /* Settings that this librdkafka (rd_kafka_version(): 0x020002ff is 2.0.2) cannot do safely. */
 MUST_CHECK enum err_code config_check_library(const struct config *c, int librdkafka_version, struct err *e);

@@ -194,6 +194,14 @@ static size_t name_length(const char *property)
     return strspn(property, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-");
 }
 
+const char *config_property_taken(const char *name, size_t n)
+{
+    for (size_t i = 0; i < sizeof taken / sizeof *taken; i++)
+        if (strlen(taken[i].name) == n && strncmp(taken[i].name, name, n) == 0)
+            return taken[i].instead;
+    return NULL;
+}
+
 static enum err_code check_property(const char *v, const char *at, struct err *e)
 {
     size_t n = name_length(v);
@@ -204,10 +212,9 @@ static enum err_code check_property(const char *v, const char *at, struct err *e
     if (has_control(v + n) || strlen(v) > 65536)
         return err_set(e, ERR_CONFIG, ERR_STOP, "%s: the value of %.*s has control characters or over 65536 bytes", at,
                        (int)(n < 64 ? n : 64), v);
-    for (size_t i = 0; i < sizeof taken / sizeof *taken; i++)
-        if (strlen(taken[i].name) == n && strncmp(taken[i].name, v, n) == 0)
-            return err_set(e, ERR_CONFIG, ERR_STOP, "%s: %s cannot be set here: %s", at, taken[i].name,
-                           taken[i].instead);
+    const char *instead = config_property_taken(v, n);
+    if (instead)
+        return err_set(e, ERR_CONFIG, ERR_STOP, "%s: %.*s cannot be set here: %s", at, (int)n, v, instead);
     return ERR_OK;
 }
 

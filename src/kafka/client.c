@@ -15,38 +15,6 @@
 
 enum { COMPLAINT_EVERY_S = 5, ANSWER_AGE_S = 15, LOGGED_BYTES = 1024 };
 
-/* Every promise about offsets, order and acknowledgement rests on these, so they are not the user's. */
-static const char *const reserved[] = {
-    "bootstrap.servers",
-    "metadata.broker.list",
-    "group.id",
-    "group.instance.id",
-    "client.id",
-    "enable.auto.commit",
-    "auto.commit.enable",
-    "enable.auto.offset.store",
-    "auto.offset.reset",
-    "enable.partition.eof",
-    "enable.idempotence",
-    "acks",
-    "request.required.acks",
-    "transactional.id",
-    "transaction.timeout.ms",
-    "partition.assignment.strategy",
-    "partitioner",
-    "isolation.level",
-    "session.timeout.ms",
-    "max.poll.interval.ms",
-    "message.timeout.ms",
-    "delivery.timeout.ms",
-    "log.queue",
-    "queue.buffering.backpressure.threshold",
-    "allow.auto.create.topics",
-    "statistics.interval.ms",
-    "delivery.report.only.error",
-    "enable.gapless.guarantee",
-};
-
 /* Shared by all roles.  A dead broker must not hold up another's work for a minute; small requests go at once. */
 static const struct {
     const char *name, *value;
@@ -221,10 +189,9 @@ enum err_code client_set_properties(rd_kafka_conf_t *conf, const struct kafka_co
         if (!equals || equals == *p || (size_t)(equals - *p) >= sizeof name)
             return err_set(e, ERR_CONFIG, ERR_STOP, "kafka.properties: \"%.80s\" is not name=value", *p);
         snprintf(name, sizeof name, "%.*s", (int)(equals - *p), *p);
-        for (size_t i = 0; i < sizeof reserved / sizeof reserved[0]; i++)
-            if (strcmp(name, reserved[i]) == 0)
-                return err_set(e, ERR_CONFIG, ERR_STOP,
-                               "kafka.properties: %s is set by the worker itself and cannot be given here", name);
+        const char *instead = config_property_taken(name, strlen(name));
+        if (instead) /* every promise about offsets, order and acknowledgement rests on these */
+            return err_set(e, ERR_CONFIG, ERR_STOP, "kafka.properties: %s cannot be set here: %s", name, instead);
         /* the value is not repeated in the message: it may be a password */
         if (rd_kafka_conf_set(conf, name, equals + 1, why, sizeof why) != RD_KAFKA_CONF_OK)
             return err_set(e, ERR_CONFIG, ERR_STOP, "kafka.properties: %s: %s", name, why);

@@ -583,7 +583,7 @@ Test(consumer, properties_that_break_promises_or_are_unknown_are_refused_by_name
     struct kafka_case kc;
 
     kafka_case_open(&kc, 1);
-    assert_refused(&kc, "enable.auto.commit=true", "enable.auto.commit is set by the worker");
+    assert_refused(&kc, "enable.auto.commit=true", "enable.auto.commit cannot be set here");
     assert_refused(&kc, "no.such.thing=1", "no.such.thing");
     assert_refused(&kc, "fetch.wait.max.ms=never", "fetch.wait.max.ms");
     assert_refused(&kc, "nonsense", "not name=value");
