@@ -40,7 +40,8 @@ static size_t escape(char out[8], unsigned char c)
     out[1] = letter;
     if (letter)
         return 2;
-    memcpy(out + 1, "u00", 3);
+    out[1] = 'u';
+    out[2] = out[3] = '0';
     out[4] = hex[c >> 4];
     out[5] = hex[c & 15];
     return 6;
@@ -117,8 +118,8 @@ void json_put_real(struct json_writer *w, double v)
     if (point)
         *point = '.';
     if (!memchr(out, '.', n) && !memchr(out, 'e', n)) {
-        memcpy(out + n, ".0", 2);
-        n += 2;
+        out[n++] = '.';
+        out[n++] = '0';
     }
     if ((e = memchr(out, 'e', n))) { /* 1e+07 and 1e-07 become 1e7 and 1e-7 */
         char *from = e + 1, *to = e + 1;
