@@ -1,7 +1,9 @@
 /* bench: what the machine can do, and what the worker does of it. */
-#include "cli/bench.h"
-
 #include "cli/bench_device.h"
+#include "cli/bench_machine.h"
+#include "cli/bench_report.h"
+#include "cli/bench_steps.h"
+#include "cli/bench_tokenizer.h"
 #include "cli/cli.h"
 #include "cli/options.h"
 #include "cpu/cpu_backend.h"
@@ -9,7 +11,6 @@
 
 #include <getopt.h>
 #include <math.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -37,24 +38,6 @@ struct options {
     int threads;
     bool json;
 };
-
-void bench_row(struct bench_report *r, const char *section, json_t *row, const char *fmt, ...)
-{
-    va_list ap;
-
-    if (!r->root) {
-        va_start(ap, fmt);
-        vprintf(fmt, ap);
-        va_end(ap);
-        putchar('\n');
-        fflush(stdout);
-        json_decref(row);
-        return;
-    }
-    if (!json_object_get(r->root, section))
-        json_object_set_new(r->root, section, json_array());
-    json_array_append_new(json_object_get(r->root, section), row);
-}
 
 /* --- the CPU backend --- */
 

@@ -1,5 +1,5 @@
 /* What this machine can do: matrix products by OpenBLAS, copies by memcpy. */
-#include "cli/bench.h"
+#include "cli/bench_machine.h"
 
 #include "base/clock.h"
 #include "cpu/kernels.h"

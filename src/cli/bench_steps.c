@@ -1,5 +1,5 @@
 /* Steps of a backend, timed; and the time that they need at the least. */
-#include "cli/bench.h"
+#include "cli/bench_steps.h"
 
 #include "base/clock.h"
 

@@ -1,6 +1,6 @@
 /* Tokenizer speed on one core: text as in messages (words of a few hundred, some numbers and rare words), and a line
  * without a space. */
-#include "cli/bench.h"
+#include "cli/bench_tokenizer.h"
 
 #include "base/clock.h"
 #include "engine/random.h"
