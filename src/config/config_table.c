@@ -147,7 +147,7 @@ const struct config_key config_keys[] = {
     {"delivery.transactional_id", STRING(delivery.transactional_id), "", 0, 200, NONE,
      "exactly_once: a name of this one worker that survives restarts; empty: kafka.group_id and kafka.instance_id."},
     {"delivery.transaction_results", INT(delivery.transaction_results), "0", 0, 100000, NULL, "results",
-     "exactly_once: most in one transaction, which is also at most commit_interval_ms old; 0: a quarter of "
+     "exactly_once: most in one transaction, which is also at most commit_interval_ms old; 0: half of "
      "max_in_flight_jobs."},
     {"delivery.max_in_flight_jobs", INT(delivery.max_in_flight_jobs), "1024", 1, 1000000, NULL, "jobs",
      "Read and not yet published; at the limit reading waits."},

@@ -28,7 +28,7 @@
 enum state { DOWN, IDLE, OPEN, SENDING, COMMITTING, ABORTING, JUDGING, FAILED };
 
 enum {
-    LINGER_MS = 2,
+    LINGER_MS = 5,
     STEP_MS = 1000,         /* one wait for the coordinator */
     TIMEOUT_MIN_MS = 10000, /* transaction.timeout.ms: what a worker that died holds up its readers */
     AGAIN_MS = 100,         /* after an answer that says: later */
@@ -639,10 +639,10 @@ static void free_all(struct transaction *t)
 
 static enum err_code place(struct transaction *t, const struct delivery_config *d, struct err *e)
 {
-    int quarter = d->max_in_flight_jobs / 4;
+    int half = d->max_in_flight_jobs / 2; /* the other half goes on while this one is committed */
     size_t n;
 
-    t->most = d->transaction_results > 0 ? d->transaction_results : quarter > 0 ? quarter : 1;
+    t->most = d->transaction_results > 0 ? d->transaction_results : half > 0 ? half : 1;
     n = (size_t)t->most;
     t->entries = calloc(n, sizeof *t->entries);
     t->sources = calloc(n, sizeof *t->sources);
