@@ -7,7 +7,8 @@
  *                                                       until it is killed
  *   kafka_floor rate BOOTSTRAP TOPIC JOBS               waits for so many records, prints records a second between the
  *                                                       first and the last one, by the times that the broker gave them
- *                                                       (message.timestamp.type=LogAppendTime)
+ *                                                       (message.timestamp.type=LogAppendTime); reads none before the
+ *                                                       last is there
  *   kafka_floor latency BOOTSTRAP TO FROM RATE JOBS     so many single jobs at an even rate; prints p50 and p99 from the
  *                                                       call that sends a job to the poll that returns its result, ms
  *
@@ -15,6 +16,7 @@
 #include "base/clock.h"
 
 #include <librdkafka/rdkafka.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -186,15 +188,46 @@ static rd_kafka_queue_t *read_topic(rd_kafka_t *rk, const char *topic, int64_t o
     return q;
 }
 
+/* Records and transaction markers there are by now, over all partitions. */
+static int64_t count_offsets(rd_kafka_t *rk, const char *topic, int partitions)
+{
+    int64_t sum = 0, low, high;
+
+    for (int p = 0; p < partitions; p++)
+        if (!rd_kafka_query_watermark_offsets(rk, topic, p, &low, &high, 5000))
+            sum += high - low;
+    return sum;
+}
+
+/* A reader would be work for the broker: while they come it is only asked how many there are. */
+static void wait_for(rd_kafka_t *rk, const char *topic, long jobs, int64_t until)
+{
+    const struct rd_kafka_metadata *md;
+    rd_kafka_topic_t *t = rd_kafka_topic_new(rk, topic, NULL);
+    int partitions;
+
+    if (rd_kafka_metadata(rk, 0, t, &md, 10000) || md->topics[0].partition_cnt == 0)
+        die(topic, "no such topic");
+    partitions = md->topics[0].partition_cnt;
+    rd_kafka_metadata_destroy(md);
+    while (count_offsets(rk, topic, partitions) < jobs) {
+        if (clock_mono_ns() > until)
+            die(topic, "too few records");
+        poll(NULL, 0, 100);
+    }
+    rd_kafka_topic_destroy(t);
+}
+
 static void rate(const char *bootstrap, const char *topic, long jobs)
 {
     static const char *const settings[] = {"fetch.wait.max.ms=100", NULL};
     rd_kafka_t *rk = open_kafka(RD_KAFKA_CONSUMER, bootstrap, settings);
     int64_t first = INT64_MAX, last = 0, until = clock_mono_ns() + LIMIT_S * NS_PER_S;
     rd_kafka_topic_t *t;
-    rd_kafka_queue_t *q = read_topic(rk, topic, RD_KAFKA_OFFSET_BEGINNING, &t);
     long seen = 0;
 
+    wait_for(rk, topic, jobs, until);
+    rd_kafka_queue_t *q = read_topic(rk, topic, RD_KAFKA_OFFSET_BEGINNING, &t);
     while (seen < jobs) {
         rd_kafka_message_t *m = rd_kafka_consume_queue(q, 200);
         if (m && !m->err) {
