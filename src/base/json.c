@@ -23,11 +23,9 @@ enum err_code json_load_path(json_t **out, const char *path, size_t max_bytes, s
     return rc;
 }
 
-const char *json_kind(const json_t *v)
+const char *json_type_name(json_type t)
 {
-    if (!v)
-        return "nothing";
-    switch (json_typeof(v)) {
+    switch (t) {
     case JSON_OBJECT: return "object";
     case JSON_ARRAY: return "array";
     case JSON_STRING: return "string";
@@ -38,6 +36,11 @@ const char *json_kind(const json_t *v)
     case JSON_NULL: return "null";
     }
     return "?";
+}
+
+const char *json_kind(const json_t *v)
+{
+    return v ? json_type_name(json_typeof(v)) : "nothing";
 }
 
 /* The value, or NULL when it is absent or null. */

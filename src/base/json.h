@@ -25,6 +25,7 @@ MUST_CHECK enum err_code json_get_string(const json_t *o, const char *where, con
                                          bool *found, struct err *e);
 
 /* "string", "integer", ... for messages. */
+const char *json_type_name(json_type t); /* "object", "real number", ... */
 const char *json_kind(const json_t *v);
 
 #endif

@@ -2,14 +2,16 @@
 
 #include "base/json.h"
 #include "base/utf8.h"
+#include "wire/json_reader.h"
 #include "wire/json_writer.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { MAX_DEPTH = 64, MAX_VALUES = 200000 };
 
-/* jansson gives every value some 100 bytes, so that 16 MB of "[[],[],..." would take 700 MB: counts the values by what
+/* jansson and json_node give every value some 200 bytes, so that 16 MB of "[[],[],..." would take 1.5 GB: counts the values by what
  * stands between them, outside of strings. */
 static enum err_code check_shape(const char *s, size_t n, struct err *e)
 {
@@ -40,116 +42,145 @@ static enum err_code check_shape(const char *s, size_t n, struct err *e)
     return ERR_OK;
 }
 
-static enum err_code read_terms(const struct intake *in, const struct field *f, const json_t *v)
+/* The tree that is read, and where from. */
+struct tree {
+    const struct intake *in;
+    const struct json_node *nodes;
+};
+
+static enum err_code read_terms(const struct tree *t, const struct field *f, const struct json_node *v)
 {
+    const struct json_node *term = v + 1;
     enum err_code rc;
 
-    if (!json_is_array(v))
-        return message_mistyped(in, f, json_kind(v));
-    if ((rc = message_put_count(in, f, json_array_size(v))) != ERR_OK)
+    if (v->type != JSON_ARRAY)
+        return message_mistyped(t->in, f, json_type_name(v->type));
+    if ((rc = message_put_count(t->in, f, v->size)) != ERR_OK)
         return rc;
-    for (size_t i = 0; i < json_array_size(v); i++) {
-        const json_t *t = json_array_get(v, i), *s = json_object_get(t, "source"), *g = json_object_get(t, "target");
-        if (!json_is_object(t) || (s && !json_is_string(s)) || (g && !json_is_string(g)))
-            return err_set(in->e, ERR_INVALID_FIELD, ERR_SKIP, "%s[%zu]: expected {source, target} of strings", f->path,
-                           i);
-        if ((rc = message_put_term(in, f, i, json_string_value(s), json_string_length(s), json_string_value(g),
-                                   json_string_length(g))) != ERR_OK)
+    for (size_t i = 0; i < v->size; i++, term = t->nodes + term->end) {
+        static const struct json_node absent = {.type = JSON_STRING};
+        const struct json_node *s = NULL, *g = NULL;
+        if (term->type == JSON_OBJECT) {
+            s = json_member(t->nodes, term, "source");
+            g = json_member(t->nodes, term, "target");
+        }
+        s = s ? s : &absent;
+        g = g ? g : &absent;
+        if (term->type != JSON_OBJECT || s->type != JSON_STRING || g->type != JSON_STRING)
+            return err_set(t->in->e, ERR_INVALID_FIELD, ERR_SKIP, "%s[%zu]: expected {source, target} of strings",
+                           f->path, i);
+        if ((rc = message_put_term(t->in, f, i, s->text.s, s->text.n, g->text.s, g->text.n)) != ERR_OK)
             return rc;
     }
     return ERR_OK;
 }
 
-static enum err_code read_pairs(const struct intake *in, const struct field *f, json_t *v)
+static enum err_code read_pairs(const struct tree *t, const struct field *f, const struct json_node *v)
 {
+    const struct json_node *m = v + 1;
     enum err_code rc;
-    const char *key;
-    size_t i = 0;
-    json_t *value;
 
-    if (!json_is_object(v))
-        return message_mistyped(in, f, json_kind(v));
-    if ((rc = message_put_count(in, f, json_object_size(v))) != ERR_OK)
+    if (v->type != JSON_OBJECT)
+        return message_mistyped(t->in, f, json_type_name(v->type));
+    if ((rc = message_put_count(t->in, f, v->size)) != ERR_OK)
         return rc;
-    json_object_foreach(v, key, value)
-    {
-        if (!json_is_string(value))
-            return err_set(in->e, ERR_INVALID_FIELD, ERR_SKIP, "%s: key \"%.60s\": expected a string, found %s",
-                           f->path, key, json_kind(value));
-        if ((rc = message_put_pair(in, f, i++, key, strlen(key), json_string_value(value),
-                                   json_string_length(value))) != ERR_OK)
+    for (size_t i = 0; i < v->size; i++, m = t->nodes + m->end) {
+        if (m->type != JSON_STRING)
+            return err_set(t->in->e, ERR_INVALID_FIELD, ERR_SKIP, "%s: key \"%.*s\": expected a string, found %s",
+                           f->path, (int)(m->key.n < 60 ? m->key.n : 60), m->key.s, json_type_name(m->type));
+        if ((rc = message_put_pair(t->in, f, i, m->key.s, m->key.n, m->text.s, m->text.n)) != ERR_OK)
             return rc;
     }
     return ERR_OK;
 }
 
-static enum err_code read_fields(const struct intake *in, const struct field *fields, size_t n, const json_t *o);
+static enum err_code read_fields(const struct tree *t, const struct field *fields, size_t n, const struct json_node *o);
 
-static enum err_code read_field(const struct intake *in, const struct field *f, json_t *v)
+static enum err_code read_field(const struct tree *t, const struct field *f, const struct json_node *v)
 {
     switch (f->kind) {
     case FIELD_TEXT:
-        if (json_is_string(v))
-            return message_put_text(in, f, json_string_value(v), json_string_length(v));
+        if (v->type == JSON_STRING)
+            return message_put_text(t->in, f, v->text.s, v->text.n);
         break;
     case FIELD_SYMBOL:
-        if (json_is_string(v))
-            return message_put_symbol(in, f, json_string_value(v), json_string_length(v));
+        if (v->type == JSON_STRING)
+            return message_put_symbol(t->in, f, v->text.s, v->text.n);
         break;
     case FIELD_INT:
     case FIELD_LONG:
     case FIELD_TIME:
     case FIELD_DOUBLE:
-        if (json_is_integer(v))
-            return message_put_int(in, f, json_integer_value(v));
-        if (json_is_real(v))
-            return message_put_double(in, f, json_real_value(v));
+        if (v->type == JSON_INTEGER)
+            return message_put_int(t->in, f, v->integer);
+        if (v->type == JSON_REAL)
+            return message_put_double(t->in, f, v->real);
         break;
-    case FIELD_TERMS: return read_terms(in, f, v);
-    case FIELD_PAIRS: return read_pairs(in, f, v);
+    case FIELD_TERMS: return read_terms(t, f, v);
+    case FIELD_PAIRS: return read_pairs(t, f, v);
     case FIELD_GROUP:
-        if (json_is_object(v))
-            return read_fields(in, f->fields, f->n_fields, v);
+        if (v->type == JSON_OBJECT)
+            return read_fields(t, f->fields, f->n_fields, v);
         break;
     }
-    return message_mistyped(in, f, json_kind(v));
+    return message_mistyped(t->in, f, json_type_name(v->type));
 }
 
-static enum err_code read_fields(const struct intake *in, const struct field *fields, size_t n, const json_t *o)
+static enum err_code read_fields(const struct tree *t, const struct field *fields, size_t n, const struct json_node *o)
 {
     enum err_code rc;
 
     for (size_t i = 0; i < n; i++) {
-        json_t *v = json_object_get(o, fields[i].name);
-        if (v && !json_is_null(v) && (rc = read_field(in, &fields[i], v)) != ERR_OK)
+        const struct json_node *v = json_member(t->nodes, o, fields[i].name);
+        if (v && v->type != JSON_NULL && (rc = read_field(t, &fields[i], v)) != ERR_OK)
             return rc;
     }
     return ERR_OK;
 }
 
-enum err_code json_codec_decode(const struct message *m, const struct intake *in, const char *s, size_t n)
+static enum err_code read_root(const struct message *m, const struct intake *in, const struct json_node *nodes)
 {
-    size_t valid = utf8_valid(s, n);
-    enum err_code rc;
+    const struct tree t = {.in = in, .nodes = nodes};
+
+    if (nodes->type != JSON_OBJECT)
+        return err_set(in->e, ERR_UNDECODABLE, ERR_SKIP, "JSON: expected an object, found %s",
+                       json_type_name(nodes->type));
+    return read_fields(&t, m->fields, m->n_fields, nodes);
+}
+
+/* By jansson: long lists, escapes, and what is no JSON. */
+static enum err_code decode_any(const struct message *m, const struct intake *in, const char *s, size_t n)
+{
+    enum err_code rc = check_shape(s, n, in->e);
+    struct json_node *nodes = NULL;
     json_error_t je;
     json_t *root;
+
+    if (rc != ERR_OK)
+        return rc;
+    root = json_loadb(s, n, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &je);
+    if (root && (nodes = malloc(json_count_tree(root) * sizeof *nodes))) {
+        json_read_tree(nodes, root);
+        rc = read_root(m, in, nodes);
+    } else if (root || json_error_code(&je) == json_error_out_of_memory) {
+        rc = err_set(in->e, ERR_NOMEM, ERR_RETRY, "JSON: out of memory");
+    } else {
+        rc = err_set(in->e, ERR_UNDECODABLE, ERR_SKIP, "JSON: byte %d: %.150s", je.position, je.text);
+    }
+    free(nodes);
+    json_decref(root);
+    return rc;
+}
+
+enum err_code json_codec_decode(const struct message *m, const struct intake *in, const char *s, size_t n)
+{
+    struct json_node nodes[JSON_USUAL_NODES];
+    size_t valid = utf8_valid(s, n);
 
     if (valid != n)
         return err_set(in->e, ERR_INVALID_UTF8, ERR_SKIP, "JSON: byte %zu is not valid UTF-8 (0x%02X)", valid,
                        (unsigned char)s[valid]);
-    if ((rc = check_shape(s, n, in->e)) != ERR_OK)
-        return rc;
-    root = json_loadb(s, n, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &je);
-    if (!root && json_error_code(&je) == json_error_out_of_memory)
-        return err_set(in->e, ERR_NOMEM, ERR_RETRY, "JSON: out of memory");
-    if (!root)
-        return err_set(in->e, ERR_UNDECODABLE, ERR_SKIP, "JSON: byte %d: %.150s", je.position, je.text);
-    if (json_is_object(root))
-        rc = read_fields(in, m->fields, m->n_fields, root);
-    else
-        rc = err_set(in->e, ERR_UNDECODABLE, ERR_SKIP, "JSON: expected an object, found %s", json_kind(root));
-    json_decref(root);
-    return rc;
+    return json_read_usual(nodes, s, n) ? read_root(m, in, nodes) : decode_any(m, in, s, n);
 }
 
 enum { USUAL_BYTES = 1024 }; /* of a written message */

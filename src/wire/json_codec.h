@@ -1,6 +1,6 @@
 /* json_codec.h -- messages as JSON objects.
  * Strict: UTF-8, no duplicate keys, no value of a wrong type.  Unknown keys are ignored, null is absent.
- * The number of values and the depth are bounded before jansson allocates anything. */
+ * The number of values and the depth are bounded before jansson allocates anything; a usual message goes without it. */
 #ifndef WIRE_JSON_CODEC_H
 #define WIRE_JSON_CODEC_H
 
