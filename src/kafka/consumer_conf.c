@@ -25,10 +25,13 @@ enum err_code consumer_conf_fill(rd_kafka_conf_t *conf, const struct kafka_confi
     } defaults[] =
         {
             /* All partitions lead to one queue, so what is fetched ahead is bounded whatever their number: the queue,
-             * and one answer of each broker, unpacked.  Small answers also mix the partitions well. */
-            {"queued.min.messages", "2000"}, {"queued.max.messages.kbytes", "8192"},
-            {"fetch.max.bytes", "1048576"},  {"fetch.message.max.bytes", "524288"},
-            {"fetch.wait.max.ms", "50"},     {"fetch.error.backoff.ms", "200"},
+             * and one answer of each broker, unpacked.  Small answers also mix the partitions well.
+             * Past either limit of the queue the library fetches nothing for a whole second, however fast the queue
+             * empties: so it holds what a second may need, and its bytes are what bounds it (a record's own some 0.5 KB
+             * of the library's are not counted there). */
+            {"queued.min.messages", "50000"}, {"queued.max.messages.kbytes", "8192"},
+            {"fetch.max.bytes", "1048576"},   {"fetch.message.max.bytes", "524288"},
+            {"fetch.wait.max.ms", "50"},      {"fetch.error.backoff.ms", "200"},
         },
       fixed[] = {
           {"group.id", k->group_id},
@@ -44,6 +47,8 @@ enum err_code consumer_conf_fill(rd_kafka_conf_t *conf, const struct kafka_confi
 
     for (size_t i = 0; rc == ERR_OK && i < sizeof defaults / sizeof defaults[0]; i++)
         rc = client_set(conf, defaults[i].name, defaults[i].value, e);
+    /* That second, where the library lets it be set; older ones do not know the name. */
+    rd_kafka_conf_set(conf, "fetch.queue.backoff.ms", "20", NULL, 0);
     if (rc == ERR_OK)
         rc = client_set_properties(conf, k, e);
     for (size_t i = 0; rc == ERR_OK && i < sizeof fixed / sizeof fixed[0]; i++)
