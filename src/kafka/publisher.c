@@ -22,7 +22,7 @@
  * A broker refuses a whole batch for its size, the small records in it too; only alone does a record show which
  * it is.  The second producer is made when it is first needed. */
 
-enum { LINGER_MS = 5, PURGE_MS = 2000, DESTROY_MS = 5000 };
+enum { LINGER_MS = 2, PURGE_MS = 2000, DESTROY_MS = 5000 };
 
 /* One record on its way.  Kept outside the library, so that each is reported once even if a producer has to be
  * thrown away with records in it. */
