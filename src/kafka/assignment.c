@@ -78,7 +78,7 @@ enum err_code assignment_add(struct assignment *a, int32_t id, rd_kafka_queue_t 
     p->id = id;
     p->queue = queue;
     caution_init(&p->caution);
-    p->committed = p->frontier = p->position = p->low = p->end = p->start = -1;
+    p->committed = p->frontier = p->position = p->low = p->end = p->start = p->begun = -1;
     if ((rc = ledger_open(&p->ledger, a->window, e)) != ERR_OK) {
         partition_free(p);
         return rc;

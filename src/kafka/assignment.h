@@ -36,6 +36,7 @@ struct partition {
     int64_t lost_ns, lost_ask_ns, past_end_ns; /* lost_offset.h; monotonic, 0 = not */
     bool ask_group;                            /* it begins where the group is, with a new ledger */
     int64_t least_end, start;                  /* start: where it begins again, -1 = not decided */
+    int64_t begun;                             /* where a rule began it, whatever the group has stored; -1 = none did */
     uint64_t sent, saved;      /* ledger_changes() in the newest commit, and in the last that was acknowledged */
     _Atomic int64_t committed; /* what the group has stored, -1 = nothing or unknown */
     _Atomic int64_t frontier;  /* ledger_frontier() */

@@ -466,6 +466,7 @@ static void begin_partition(struct consumer *c, rd_kafka_topic_partition_list_t 
         if (!p)
             return;
         p->known = true;
+        p->begun = at;
     } else if (p->start >= 0) {
         p->lost_ns = p->past_end_ns = 0;
         p->start = -1;

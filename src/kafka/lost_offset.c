@@ -28,6 +28,8 @@ int64_t lost_offset_wanted(const struct partition *p)
 {
     int64_t position = atomic_load(&p->position);
 
+    if (position < 0)
+        position = p->begun;
     return position >= 0 ? position : atomic_load(&p->committed);
 }
 
@@ -151,8 +153,9 @@ static enum err_code decide(struct partition *p, const struct kafka_config *k, s
     if (want > end)
         return decide_after(p, k, low, end, e);
     /* The same log again, or another one that has grown past our offset: only the group knows, for its offsets went with
-     * the topic that they were of. */
-    p->ask_group = true;
+     * the topic that they were of.  Not where a rule began it and nothing was read since: what the library tells then is of
+     * the time before. */
+    p->ask_group = p->begun < 0 || atomic_load(&p->position) >= 0;
     begin_at(p, want, "came_back");
     return ERR_OK;
 }

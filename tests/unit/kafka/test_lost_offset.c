@@ -82,13 +82,13 @@ static enum err_code turn_until_stopped(struct member *m)
     return rc;
 }
 
-static void turn_until_lost(struct member *m)
+static void turn_until_lost(struct member *m, int n)
 {
     int64_t until = clock_mono_ns() + WAIT_MS * NS_PER_MS;
 
-    while (m->s.lost_offsets == 0 && clock_mono_ns() < until)
+    while (m->s.lost_offsets < n && clock_mono_ns() < until)
         cr_assert_eq(turn(m), ERR_OK, "%s", m->e.msg);
-    cr_assert_eq(m->s.lost_offsets, 1);
+    cr_assert_eq(m->s.lost_offsets, n);
 }
 
 static void turn_until_committed(struct member *m, const struct kafka_case *kc, int partition, int64_t offset)
@@ -110,7 +110,7 @@ Test(lost_offset, past_the_end_stops_after_its_time_and_never_begins_at_the_begi
     kafka_case_submit(&kc, 10, 10, 1);
     kafka_case_commit(&kc, 0, 50, "");
     join(&m, &kc);
-    turn_until_lost(&m);
+    turn_until_lost(&m, 1);
     int64_t t0 = clock_mono_ns();
     cr_assert(see(&m, 10, 10), "the other partition goes on");
     cr_assert_eq(turn_until_stopped(&m), ERR_KAFKA);
@@ -136,7 +136,7 @@ Test(lost_offset, an_end_that_comes_back_in_time_changes_nothing, .timeout = 60)
     kafka_case_submit(&kc, 100, 10, 1);
     kafka_case_commit(&kc, 0, 15, "");
     join(&m, &kc);
-    turn_until_lost(&m);
+    turn_until_lost(&m, 1);
     kafka_case_submit(&kc, 10, 10, 0);
     cr_assert(see(&m, 15, 5));
     cr_assert(see(&m, 100, 10));
@@ -162,7 +162,7 @@ static void past_end_with_rule(const char *rule, int first, int n)
     kafka_case_submit(&kc, 100, 10, 1);
     kafka_case_commit(&kc, 0, 50, "");
     join(&m, &kc);
-    turn_until_lost(&m);
+    turn_until_lost(&m, 1);
     kafka_case_submit(&kc, 10, 5, 0); /* while it waits: new in any case */
     cr_assert(see(&m, first, n), "%s", m.e.msg);
     for (int i = 0; i < first; i++)
@@ -181,6 +181,33 @@ Test(lost_offset, past_the_end_begins_at_the_first_record_where_that_is_asked, .
 Test(lost_offset, past_the_end_begins_at_the_end_first_seen_where_that_is_asked, .timeout = 60)
 {
     past_end_with_rule("latest", 10, 5);
+}
+
+/* Each of them makes the library begin with all of them again, before anything was read. */
+Test(lost_offset, two_partitions_past_the_end_both_begin_at_the_end, .timeout = 60)
+{
+    struct kafka_case kc;
+    struct member m;
+
+    kafka_case_open(&kc, 2);
+    kc.k.offset_past_end = "latest";
+    kc.k.offset_wait_ms = 1500;
+    kafka_case_submit(&kc, 0, 10, 0);
+    kafka_case_submit(&kc, 100, 10, 1);
+    kafka_case_commit(&kc, 0, 50, "");
+    kafka_case_commit(&kc, 1, 60, "");
+    join(&m, &kc);
+    turn_until_lost(&m, 2);
+    kafka_case_submit(&kc, 10, 5, 0);
+    kafka_case_submit(&kc, 110, 5, 1);
+    cr_assert(see(&m, 10, 5), "%s", m.e.msg);
+    cr_assert(see(&m, 110, 5), "%s", m.e.msg);
+    turn_until_committed(&m, &kc, 0, 15);
+    turn_until_committed(&m, &kc, 1, 15);
+    for (int i = 0; i < 10; i++)
+        cr_assert(m.seen[i] == 0 && m.seen[100 + i] == 0, "what was there before is not read again");
+    leave(&m);
+    kafka_case_close(&kc);
 }
 
 /* The embedded broker keeps 5 MB a partition. */
