@@ -2,6 +2,7 @@
 #include "base/clock.h"
 #include "base/hash.h"
 #include "base/json.h"
+#include "base/utf8.h"
 #include "cli/cli.h"
 #include "cli/options.h"
 #include "cli/print.h"
@@ -203,13 +204,31 @@ static struct text header_text(const struct record *rec, const char *name)
     return h ? (struct text){h->value, h->size} : (struct text){NULL, 0};
 }
 
+/* A key or a message may be any bytes, JSON is UTF-8: U+FFFD stands for what is not.  NULL: no memory. */
+static json_t *json_of(const struct text *t)
+{
+    char *s = malloc(3 * t->n + 1);
+    size_t n = 0;
+    json_t *v = NULL;
+
+    for (size_t i = 0; s && i < t->n;) {
+        int k = utf8_next(t->s + i, t->n - i, NULL);
+        memcpy(s + n, k ? t->s + i : "\xef\xbf\xbd", k ? (size_t)k : 3);
+        n += k ? (size_t)k : 3;
+        i += (size_t)(k ? k : utf8_invalid(t->s + i, t->n - i));
+    }
+    if (s)
+        v = json_stringn(s, n);
+    free(s);
+    return v;
+}
+
 static enum err_code print_dead_json(const struct text *id, const struct text *code, const struct text *message,
                                      const struct record *rec, struct err *e)
 {
-    json_t *o =
-        json_pack("{s:s%*, s:s, s:s%*, s:s%*, s:i, s:I}", "job_id", id->s, (int)id->n, "status", "DEAD_LETTER",
-                  "error_code", code->s ? code->s : "", (int)code->n, "error_message", message->s ? message->s : "",
-                  (int)message->n, "partition", (int)rec->at.partition, "offset", (json_int_t)rec->at.offset);
+    json_t *o = json_pack("{s:o, s:s, s:o, s:o, s:i, s:I}", "job_id", json_of(id), "status", "DEAD_LETTER",
+                          "error_code", json_of(code), "error_message", json_of(message), "partition",
+                          (int)rec->at.partition, "offset", (json_int_t)rec->at.offset);
     char *s = o ? json_dumps(o, JSON_COMPACT) : NULL;
 
     json_decref(o);

@@ -70,6 +70,8 @@ check "an option out of range is named" dead 'INVALID_FIELD.*temperature'
 check "cut JSON is a dead letter" dead 'UNDECODABLE.*JSON'
 check "a glossary is refused by name rather than ignored" dead 'UNSUPPORTED.*glossary'
 check "a text that is too long is a dead letter" dead TEXT_TOO_LONG
+results --dead-letters --output jsonl --count 266 >"$WORK/bad.jsonl"
+check "dead letters are readable as JSON lines" test "$(grep -c '^{.*"status":"DEAD_LETTER".*"error_code":"[A-Z]' "$WORK/bad.jsonl")" = 10
 check "the same job id twice gives two results" test "$(grep -c '^twice.OK' "$WORK/bad.out")" = 2
 check "the dead letters are counted" test "$(metric main 'jobs_total{outcome="dead_letter"}')" = 10
 check "and the expired one" test "$(metric main 'jobs_total{outcome="expired"}')" = 1
