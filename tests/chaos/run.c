@@ -193,7 +193,10 @@ static bool end_is_fine(struct runner *r, int slot)
     switch (r->intent[slot]) {
     case DEVICE_GONE: return code == EXIT_DEVICE;
     case FENCED: return code == EXIT_KAFKA || code == EXIT_FENCED;
-    case TERMINATED: return code == EXIT_OK || (code == EXIT_ABORTED && r->brokers_troubled);
+    case TERMINATED:
+        if (WIFSIGNALED(status) && WTERMSIG(status) == SIGTERM)
+            return !r->workers[slot].spoke; /* it came before the program could ask for signals */
+        return code == EXIT_OK || (code == EXIT_ABORTED && r->brokers_troubled);
     default: return (code == EXIT_KAFKA || code == EXIT_FENCED) && r->twins_fight;
     }
 }

@@ -45,6 +45,7 @@ bool worker_start(struct worker_process *w, const char *dir, char *const *argv, 
     fcntl(fds[0], F_SETFL, O_NONBLOCK);
     w->fd = fds[0];
     w->state = WORKER_STARTING;
+    w->spoke = false;
     w->n = 0;
     return true;
 }
@@ -79,6 +80,7 @@ bool worker_serve(struct worker_process *w)
 
     while ((n = read(w->fd, buf, sizeof buf)) > 0) {
         fwrite(buf, 1, (size_t)n, w->log);
+        w->spoke = true;
         take(w, buf, (size_t)n);
     }
     if (n < 0 && (errno == EAGAIN || errno == EINTR)) {

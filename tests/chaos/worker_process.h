@@ -21,6 +21,7 @@ struct worker_process {
     int fd; /* the pipe's reading end, -1 = none */
     FILE *log;
     enum worker_state state;
+    bool spoke; /* it has written something: it was past its own beginning */
     int status; /* of waitpid(), once it is GONE */
     char line[4096];
     size_t n;
