@@ -76,7 +76,8 @@ struct engine_options {
     bool prefix_cache;
     const int *eos; /* the model's, <= MODEL_MAX_EOS */
     int n_eos;
-    double step_seconds;  /* prompts are cut so that a step with decoding rows takes about so long at most; 0: no limit */
+    double
+        step_seconds; /* prompts are cut so that a step with decoding rows takes about so long at most; 0: no limit */
     uint64_t weights_key; /* part of every prefix key: another model never finds these blocks */
 };
 
