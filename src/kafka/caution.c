@@ -10,6 +10,17 @@ static int one_more(int n)
     return n < COMMIT_NOTE_MAX_COUNT ? n + 1 : n;
 }
 
+/* What was in work at a death may be finished by now, unpublished and so not noted: nobody knows how many lie before the
+ * one that did it. */
+static int window_of(const struct caution *c, const struct caution_rule *r)
+{
+    int64_t n = r->window;
+
+    for (int i = CAUTION_DEATHS; i < c->deaths && n < r->most; i++)
+        n *= 2;
+    return n < r->most ? (int)n : r->most;
+}
+
 bool caution_found(struct caution *c, const struct caution_rule *r, const struct commit_note *n, int64_t committed)
 {
     caution_init(c);
@@ -24,7 +35,7 @@ bool caution_found(struct caution *c, const struct caution_rule *r, const struct
     else if (n->in_work)
         c->deaths = one_more(c->deaths);
     c->careful = c->suspect >= 0 || c->deaths >= CAUTION_DEATHS;
-    c->left = c->careful ? r->window : 0;
+    c->left = c->careful ? window_of(c, r) : 0;
     c->changes += n->in_work; /* counted once: the next note says so */
     return n->in_work;
 }
@@ -54,6 +65,15 @@ void caution_rest(struct caution *c)
         return;
     c->in_work = false;
     c->changes++;
+}
+
+void caution_pass(struct caution *c, int64_t frontier)
+{
+    int deaths = c->deaths;
+
+    caution_over(c);
+    c->deaths = deaths;
+    c->base = frontier;
 }
 
 void caution_over(struct caution *c)

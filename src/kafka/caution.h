@@ -6,7 +6,9 @@
  *   careful: caution_suspect(): each record alone in the whole process, and noted before it is handed on
  *      a note found in work with a suspect: that job was alone when its owner died; crashes + 1
  *      crashes = max_crashes: caution_condemns() it, it becomes a dead letter
- *      window records done, or the end of the log: caution_over() --> in work, nothing counted
+ *      window records done: caution_pass() --> in work; the next death before the offset moves makes careful at once, with
+ *      twice the window, up to the most that may have been in work
+ *      the end of the log: caution_over() --> in work, nothing counted
  *
  * Only a death with exactly this job in work counts against it: of many in work nobody knows which one it was.  So each
  * death makes the offset move, or brings its partition nearer to careful, or counts against the one job that did it.
@@ -24,7 +26,8 @@ enum { CAUTION_DEATHS = 2 };
 
 struct caution_rule {
     int max_crashes; /* 0 = off: nothing is noted, and what notes say of deaths is left aside */
-    int window;      /* records that may have been in work at a death; too few cost another death, no more */
+    int window;      /* records that were probably in work at a death */
+    int most;        /* and the most that may have been */
 };
 
 struct caution {
@@ -45,6 +48,7 @@ bool caution_found(struct caution *c, const struct caution_rule *r, const struct
 void caution_begin(struct caution *c);
 void caution_suspect(struct caution *c, int64_t offset);
 void caution_rest(struct caution *c);
+void caution_pass(struct caution *c, int64_t frontier); /* frontier: the offset now */
 void caution_over(struct caution *c);
 /* A job of another partition in this process was condemned, which explains the deaths counted here: they are forgotten,
  * but for those of a suspect alone. */

@@ -545,11 +545,14 @@ static void note_frontier(struct consumer *c, struct partition *p)
         commits_want(c->commits);
 }
 
-static void end_careful(struct consumer *c, struct partition *p)
+static void end_careful(struct consumer *c, struct partition *p, bool at_end)
 {
     if (!p->caution.careful)
         return;
-    caution_over(&p->caution);
+    if (at_end) /* what was in work at a death lies behind */
+        caution_over(&p->caution);
+    else
+        caution_pass(&p->caution, ledger_frontier(p->ledger));
     commits_want(c->commits);
     log_event(LOG_INFO, "careful_over", "partition=%d offset=%lld", p->id, (long long)ledger_frontier(p->ledger));
 }
@@ -577,7 +580,7 @@ static void look_alone(struct consumer *c)
     struct partition *p = assignment_find(c->mine, c->watch.alone);
 
     if (p && p->caution.left <= 0 && ledger_in_flight(p->ledger) == 0)
-        end_careful(c, p);
+        end_careful(c, p, false);
     watch_turn(&c->watch, c->mine, clock_mono_ns());
 }
 
@@ -654,7 +657,7 @@ static void take_message(struct consumer *c, struct partition *p, const rd_kafka
         ledger_reach(p->ledger, m->offset); /* over the markers at the end of the log */
         if (m->offset > atomic_load(&p->position))
             atomic_store(&p->position, m->offset);
-        end_careful(c, p); /* what was in work at a death lies behind */
+        end_careful(c, p, true);
         note_frontier(c, p);
     } else {
         on_message_error(c, m, p->id);
@@ -852,6 +855,7 @@ enum err_code consumer_open(struct consumer **out, const struct kafka_config *k,
 void consumer_watch_crashes(struct consumer *c, int max_crashes, int at_once)
 {
     const struct caution_rule r = {.max_crashes = c->d.mode == DELIVERY_SHADOW ? 0 : max_crashes,
+                                   .most = c->d.max_in_flight_jobs,
                                    .window = at_once < c->d.max_in_flight_jobs ? at_once : c->d.max_in_flight_jobs};
 
     offsets_set_caution(c->offsets, &r);

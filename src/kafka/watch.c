@@ -76,6 +76,7 @@ int watch_condemned(struct assignment *mine, struct partition *p, const struct c
     p->caution.left -= p->caution.careful;
     if (!caution_condemns(&p->caution, r, offset))
         return 0;
+    p->caution.deaths = 0; /* explained; what is left of the window is run alone all the same */
     for (int i = 0; i < assignment_count(mine); i++)
         if (assignment_at(mine, i) != p)
             caution_excuse(&assignment_at(mine, i)->caution);

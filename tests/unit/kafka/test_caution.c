@@ -3,7 +3,7 @@
 #include <criterion/criterion.h>
 #include <string.h>
 
-static const struct caution_rule rule = {.max_crashes = 2, .window = 100};
+static const struct caution_rule rule = {.max_crashes = 2, .window = 100, .most = 350};
 
 /* What the group holds for a partition: an offset and the crash fields of its note. */
 struct stored {
@@ -204,6 +204,31 @@ Test(caution, ends_with_nothing_counted)
     c = assigned(true);
     cr_expect_eq(c.deaths, 1);
     cr_expect_eq(c.suspect, -1);
+    cr_expect_not(c.careful);
+}
+
+Test(caution, window_that_held_nobody_is_doubled_at_the_next_death_until_the_offset_moves)
+{
+    static const int windows[] = {100, 200, 350, 350};
+    struct caution c;
+
+    nothing_stored(5);
+    died_in_crowd();
+    died_in_crowd();
+    for (int i = 0; i < 4; i++) {
+        c = assigned(true);
+        cr_expect(c.careful);
+        cr_expect_eq(c.left, windows[i]);
+        caution_suspect(&c, group.offset);
+        commit(&c, group.offset);
+        caution_pass(&c, group.offset + 100);
+        cr_expect_not(c.careful);
+        commit(&c, group.offset + 100);
+        cr_expect(group.n.in_work, "the next records are in work at once");
+    }
+    commit(&c, group.offset + 1);
+    c = assigned(true);
+    cr_expect_eq(c.deaths, 1);
     cr_expect_not(c.careful);
 }
 
