@@ -700,7 +700,8 @@ static void rest_if_asked(struct consumer *c)
     if (!atomic_load(&c->resting) || atomic_load(&c->rested))
         return;
     c->intake_stopped = true;
-    watch_rest(c->mine, NULL);
+    if (atomic_load(&c->lost_offsets) == 0) /* else the topic may be another: no commit only to say so */
+        watch_rest(c->mine, NULL);
     commits_want(c->commits);
     handover_say(c->handover, offsets_have_news(c->mine), true);
     atomic_store(&c->rested, true);
