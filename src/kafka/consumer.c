@@ -382,6 +382,7 @@ static void on_revoke(struct consumer *c, const rd_kafka_topic_partition_list_t 
     int64_t ms = c->d.revoke_timeout_ms < c->k->max_poll_interval_ms / 2 ? c->d.revoke_timeout_ms
                                                                          : c->k->max_poll_interval_ms / 2;
     int64_t start = clock_mono_ns(), commit_ms = ms < 1000 ? 1000 : ms;
+    rd_kafka_topic_partition_list_t *ends;
     bool lost;
 
     for (int i = 0; i < going->cnt; i++) {
@@ -390,11 +391,14 @@ static void on_revoke(struct consumer *c, const rd_kafka_topic_partition_list_t 
             p->revoked = true;
     }
     lost = wait_revoke(c, going, start + ms * NS_PER_MS, is_idle);
-    for (int i = 0; i < going->cnt; i++) {
-        struct partition *p = assignment_find(c->mine, going->elems[i].partition);
-        if (p)
+    ends = rd_kafka_topic_partition_list_copy(going);
+    lost_offset_check(c->rk, c->mine, ends); /* a topic that is gone may be there anew: no commit for it */
+    for (int i = 0; i < ends->cnt; i++) {
+        struct partition *p = assignment_find(c->mine, ends->elems[i].partition);
+        if (p && !ends->elems[i].err)
             caution_rest(&p->caution); /* given up in order: no death */
     }
+    rd_kafka_topic_partition_list_destroy(ends);
     if (!lost && is_transactional(c))
         lost = wait_revoke(c, going, clock_mono_ns() + REST_MS * NS_PER_MS, is_told);
     if (!lost)

@@ -78,6 +78,24 @@ static bool ask(rd_kafka_t *rk, const struct kafka_config *k, struct assignment 
     return !rc;
 }
 
+void lost_offset_check(rd_kafka_t *rk, struct assignment *mine, rd_kafka_topic_partition_list_t *list)
+{
+    rd_kafka_resp_err_t rc;
+
+    for (int i = 0; i < list->cnt; i++)
+        list->elems[i].offset = RD_KAFKA_OFFSET_END;
+    rc = rd_kafka_offsets_for_times(rk, list, ASK_MS);
+    for (int i = 0; i < list->cnt; i++) {
+        rd_kafka_topic_partition_t *tp = &list->elems[i];
+        const struct partition *p = assignment_find(mine, tp->partition);
+
+        if (rc)
+            tp->err = rc;
+        else if (!tp->err && (!p || tp->offset < ledger_frontier(p->ledger)))
+            tp->err = RD_KAFKA_RESP_ERR_OFFSET_OUT_OF_RANGE;
+    }
+}
+
 static void begin_at(struct partition *p, int64_t offset, const char *why)
 {
     p->start = offset;

@@ -32,6 +32,9 @@ int lost_offset_count(struct assignment *mine);
  * ERR_STOP. */
 bool lost_offset_serve(rd_kafka_t *rk, const struct kafka_config *k, struct assignment *mine, struct err *e);
 
+/* Does the log of each partition in list reach to what is finished of it?  Where not (deleted, made anew) or not known
+ * within ASK_MS: its entry gets an error. */
+void lost_offset_check(rd_kafka_t *rk, struct assignment *mine, rd_kafka_topic_partition_list_t *list);
 /* What the next record's offset has to be for p, -1 = it has none. */
 int64_t lost_offset_wanted(const struct partition *p);
 /* How many offsets left the log before they were read, once p->start is set. */
