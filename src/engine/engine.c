@@ -772,7 +772,7 @@ static bool decodes(const struct engine *en)
 /* Who does what in the next step: *n rows in en->plan; none while starved. */
 static enum err_code make_plan(struct engine *en, int *n, struct err *e)
 {
-    int budget = pace_budget(&en->pace, en->info.step_tokens, decodes(en));
+    int budget = pace_budget(&en->pace, en->info.step_tokens, en->pace.limit > 0 && decodes(en));
 
     *n = 0;
     en->starved = false;

@@ -269,6 +269,30 @@ bool client_destroy(struct client *cl, rd_kafka_t *rk, bool is_consumer, int tim
     return false;
 }
 
+void client_wake_from(rd_kafka_queue_t *q, int wake_fd)
+{
+    const uint64_t one = 1; /* the library copies it */
+
+    rd_kafka_queue_io_event_enable(q, wake_fd, &one, sizeof one);
+}
+
+void client_wake_from_producer(rd_kafka_t *rk, int wake_fd)
+{
+    rd_kafka_queue_t *q = rd_kafka_queue_get_main(rk);
+
+    client_wake_from(q, wake_fd);
+    rd_kafka_queue_destroy(q);
+}
+
+void client_let_go(rd_kafka_queue_t **q)
+{
+    if (!*q)
+        return;
+    rd_kafka_queue_io_event_enable(*q, -1, NULL, 0);
+    rd_kafka_queue_destroy(*q);
+    *q = NULL;
+}
+
 bool client_broker_up(const struct client *cl)
 {
     int64_t answered = atomic_load(&cl->answered_ns), down = atomic_load(&cl->all_down_ns);

@@ -40,6 +40,13 @@ MUST_CHECK enum err_code client_new(rd_kafka_t **out, rd_kafka_type_t type, rd_k
  * false: it hangs, was abandoned and logged; then whatever its callbacks use must stay for ever. */
 bool client_destroy(struct client *cl, rd_kafka_t *rk, bool is_consumer, int timeout_ms);
 
+/* The queue writes to the eventfd wake_fd each time it is no longer empty. */
+void client_wake_from(rd_kafka_queue_t *q, int wake_fd);
+/* The same of a producer's queue of delivery reports. */
+void client_wake_from_producer(rd_kafka_t *rk, int wake_fd);
+/* No write after this; *q becomes NULL (which it may be). */
+void client_let_go(rd_kafka_queue_t **q);
+
 /* true while brokers answer: none was reported down since the last response, and that is not long ago. */
 bool client_broker_up(const struct client *cl);
 

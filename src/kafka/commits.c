@@ -38,7 +38,6 @@ struct commits {
 enum err_code commits_open(struct commits **out, rd_kafka_t *rk, struct offsets *o, struct assignment *mine,
                            int interval_ms, int wake_fd, struct err *e)
 {
-    static const uint64_t one = 1;
     struct commits *m = calloc(1, sizeof *m);
 
     *out = m;
@@ -49,17 +48,14 @@ enum err_code commits_open(struct commits **out, rd_kafka_t *rk, struct offsets 
     m->mine = mine;
     m->interval_ms = interval_ms;
     m->queue = rd_kafka_queue_new(rk);
-    rd_kafka_queue_io_event_enable(m->queue, wake_fd, &one, sizeof one);
+    client_wake_from(m->queue, wake_fd);
     return ERR_OK;
 }
 
 void commits_let_go(struct commits *m)
 {
-    if (!m || !m->queue)
-        return;
-    rd_kafka_queue_io_event_enable(m->queue, -1, NULL, 0);
-    rd_kafka_queue_destroy(m->queue);
-    m->queue = NULL;
+    if (m)
+        client_let_go(&m->queue);
 }
 
 void commits_close(struct commits *m)

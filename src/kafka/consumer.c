@@ -120,13 +120,6 @@ static void wait_for_work(const struct consumer *c, int64_t until_ns)
         poll(&fd, 1, (int)((left + NS_PER_MS - 1) / NS_PER_MS));
 }
 
-static void wake_from(const struct consumer *c, rd_kafka_queue_t *q)
-{
-    static const uint64_t one = 1;
-
-    rd_kafka_queue_io_event_enable(q, c->wake_fd, &one, sizeof one);
-}
-
 /* ---- errors ---- */
 
 static void stop_with(struct consumer *c, const struct err *e)
@@ -303,9 +296,7 @@ static int64_t first_offset(struct consumer *c, const struct partition *p)
         return at >= 0 ? at : RD_KAFKA_OFFSET_INVALID;
     at = lost_offset_first(c->k);
     if (at == RD_KAFKA_OFFSET_INVALID) {
-        err_set(&e, ERR_KAFKA, ERR_STOP,
-                "%s, partition %d: the group has no committed offset and kafka.offset_reset is \"error\"",
-                c->k->request_topic, p->id);
+        lost_offset_none(c->k, p, &e);
         stop_with(c, &e);
     }
     atomic_fetch_add(&c->n_resets, 1);
@@ -804,8 +795,8 @@ static enum err_code start_library(struct consumer *c, const char *bootstrap, st
         return rc;
     if ((rc = intake_open(&c->intake, c->rk, c->k->request_topic, c->mine, ledger_window(c), admit, c, e)) != ERR_OK)
         return rc;
-    wake_from(c, c->group_queue);
-    wake_from(c, intake_queue(c->intake));
+    client_wake_from(c->group_queue, c->wake_fd);
+    client_wake_from(intake_queue(c->intake), c->wake_fd);
     return subscribe(c, e);
 }
 
@@ -933,10 +924,7 @@ void consumer_close(struct consumer *c, int timeout_ms)
         commit_all(c, clock_mono_ns() + (int64_t)timeout_ms * NS_PER_MS / 2); /* the other half is for leaving */
     }
     c->closing = true;
-    if (c->group_queue) {
-        rd_kafka_queue_io_event_enable(c->group_queue, -1, NULL, 0);
-        rd_kafka_queue_destroy(c->group_queue);
-    }
+    client_let_go(&c->group_queue);
     commits_let_go(c->commits);
     intake_close(c->intake); /* a record that still lay there would hold the library's end up */
     c->intake = NULL;

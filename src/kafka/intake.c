@@ -1,6 +1,7 @@
 #include "kafka/intake.h"
 
 #include "base/log.h"
+#include "kafka/client.h"
 
 #include <stdbool.h>
 #include <stdlib.h>
@@ -45,8 +46,7 @@ void intake_close(struct intake *in)
             rd_kafka_message_destroy(p->put_off);
         p->put_off = NULL;
     }
-    rd_kafka_queue_io_event_enable(in->queue, -1, NULL, 0);
-    rd_kafka_queue_destroy(in->queue);
+    client_let_go(&in->queue);
     free(in);
 }
 
@@ -160,7 +160,6 @@ static enum intake_verdict next_put_off(struct intake *in, struct partition **p,
 enum err_code intake_take(struct intake *in, int32_t id, struct err *e)
 {
     rd_kafka_queue_t *q;
-    enum err_code rc;
 
     intake_drop(in, id);
     q = rd_kafka_queue_get_partition(in->rk, in->topic, id);
@@ -168,9 +167,7 @@ enum err_code intake_take(struct intake *in, int32_t id, struct err *e)
         return err_set(e, ERR_KAFKA, ERR_STOP, "partition %d: no queue", id);
     rd_kafka_queue_forward(q, in->queue);
     in->any_unheard = true;
-    if ((rc = assignment_add(in->mine, id, q, e)) != ERR_OK)
-        return rc;
-    return ERR_OK;
+    return assignment_add(in->mine, id, q, e);
 }
 
 void intake_drop(struct intake *in, int32_t id)

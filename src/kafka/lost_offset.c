@@ -47,6 +47,13 @@ int64_t lost_offset_first(const struct kafka_config *k)
     return strcmp(k->offset_reset, "latest") == 0 ? RD_KAFKA_OFFSET_END : RD_KAFKA_OFFSET_INVALID;
 }
 
+enum err_code lost_offset_none(const struct kafka_config *k, const struct partition *p, struct err *e)
+{
+    return err_set(e, ERR_KAFKA, ERR_STOP,
+                   "%s, partition %d: the group has no committed offset and kafka.offset_reset is \"error\"",
+                   k->request_topic, p->id);
+}
+
 static bool is_due(const struct partition *p, int64_t now)
 {
     return p->lost_ns && p->known && !p->revoked && now >= p->lost_ask_ns;
@@ -109,10 +116,7 @@ static enum err_code decide_without(struct partition *p, const struct kafka_conf
     switch (lost_offset_first(k)) {
     case RD_KAFKA_OFFSET_BEGINNING: begin_at(p, low, "no_offset"); return ERR_OK;
     case RD_KAFKA_OFFSET_END: begin_at(p, end, "no_offset"); return ERR_OK;
-    default:
-        return err_set(e, ERR_KAFKA, ERR_STOP,
-                       "%s, partition %d: the group has no committed offset and kafka.offset_reset is \"error\"",
-                       k->request_topic, p->id);
+    default: return lost_offset_none(k, p, e);
     }
 }
 

@@ -42,5 +42,7 @@ int64_t lost_offset_cut(const struct partition *p);
 /* Where a partition without an offset begins, as kafka.offset_reset says: one of the library's names, or
  * RD_KAFKA_OFFSET_INVALID under "error". */
 int64_t lost_offset_first(const struct kafka_config *k);
+/* The error of that "error". */
+enum err_code lost_offset_none(const struct kafka_config *k, const struct partition *p, struct err *e);
 
 #endif

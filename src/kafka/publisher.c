@@ -91,15 +91,6 @@ static void finish(struct publisher *p, struct sending *s, enum err_code rc, con
 
 static void on_delivery(rd_kafka_t *rk, const rd_kafka_message_t *m, void *opaque);
 
-static void producer_wake(const struct publisher *p, const struct producer *pr)
-{
-    static const uint64_t one = 1;
-    rd_kafka_queue_t *q = rd_kafka_queue_get_main(pr->rk);
-
-    rd_kafka_queue_io_event_enable(q, p->wake_fd, &one, sizeof one);
-    rd_kafka_queue_destroy(q);
-}
-
 static void producer_close(struct producer *pr)
 {
     if (pr && client_destroy(&pr->client, pr->rk, false, DESTROY_MS))
@@ -124,7 +115,7 @@ static enum err_code producer_open(struct producer **out, const struct publisher
     if ((rc = client_new(&pr->rk, RD_KAFKA_PRODUCER, &conf, e)) != ERR_OK)
         goto out;
     if (p->wake_fd >= 0)
-        producer_wake(p, pr);
+        client_wake_from_producer(pr->rk, p->wake_fd);
     produce_warm(pr->rk, p->k);
     *out = pr;
     pr = NULL;
@@ -380,9 +371,9 @@ void publisher_set_wake_fd(struct publisher *p, int eventfd)
     }
     p->wake_fd = eventfd;
     if (p->shared)
-        producer_wake(p, p->shared);
+        client_wake_from_producer(p->shared->rk, p->wake_fd);
     if (p->alone)
-        producer_wake(p, p->alone);
+        client_wake_from_producer(p->alone->rk, p->wake_fd);
 }
 
 void publisher_close(struct publisher *p, int timeout_ms)

@@ -313,15 +313,6 @@ static void on_delivery(rd_kafka_t *rk, const rd_kafka_message_t *m, void *opaqu
         t->dr = m->err;
 }
 
-static void wake_from_producer(const struct transaction *t)
-{
-    static const uint64_t one = 1;
-    rd_kafka_queue_t *q = rd_kafka_queue_get_main(t->rk);
-
-    rd_kafka_queue_io_event_enable(q, t->wake_fd, &one, sizeof one);
-    rd_kafka_queue_destroy(q);
-}
-
 static enum err_code open_producer(struct transaction *t, struct err *e)
 {
     rd_kafka_conf_t *conf = NULL;
@@ -341,7 +332,7 @@ static enum err_code open_producer(struct transaction *t, struct err *e)
     if ((rc = client_new(&t->rk, RD_KAFKA_PRODUCER, &conf, e)) != ERR_OK)
         goto out;
     if (t->wake_fd >= 0)
-        wake_from_producer(t);
+        client_wake_from_producer(t->rk, t->wake_fd);
     produce_warm(t->rk, t->k);
     return ERR_OK;
 out:
@@ -694,7 +685,7 @@ void transaction_set_wake_fd(struct transaction *t, int eventfd)
     t->wake_fd = eventfd;
     handover_set_asker_fd(t->handover, eventfd);
     if (t->rk)
-        wake_from_producer(t);
+        client_wake_from_producer(t->rk, t->wake_fd);
 }
 
 int64_t transaction_due_ns(const struct transaction *t, bool has_more)
