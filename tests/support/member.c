@@ -43,8 +43,20 @@ struct record *member_next(struct member *m)
     return r;
 }
 
-void member_finish(struct member *m, struct record *r)
+void member_hold(struct member *m, struct record **held, int n)
 {
-    consumer_finish(m->c, &r->at);
+    for (int i = 0; i < n; i++)
+        held[i] = member_next(m);
+}
+
+bool member_finish(struct member *m, struct record *r)
+{
+    const bool ours = consumer_owns(m->c, &r->at);
+
+    if (ours)
+        consumer_finish(m->c, &r->at);
+    else
+        consumer_drop_late(m->c, &r->at);
     consumer_release(m->c, r);
+    return ours;
 }

@@ -84,25 +84,11 @@ static void settle(struct member *a, struct member *b, int each)
     cr_assert_eq(b->s.partitions, each);
 }
 
-static int hold(struct member *m, struct record **held, int n)
+static void finish_and_count(struct member *m, struct record *r, unsigned char *seen)
 {
-    int have = 0;
+    const int n = kafka_case_number(r);
 
-    while (have < n)
-        held[have++] = member_next(m);
-    return have;
-}
-
-/* As the worker does: a record of an assignment that is over is not worked on. */
-static void finish_if_ours(struct member *m, struct record *r, unsigned char *seen)
-{
-    if (consumer_owns(m->c, &r->at)) {
-        seen[kafka_case_number(r)]++;
-        member_finish(m, r);
-    } else {
-        consumer_drop_late(m->c, &r->at);
-        consumer_release(m->c, r);
-    }
+    seen[n] += member_finish(m, r);
 }
 
 Test(consumer, what_was_read_and_not_finished_belongs_to_the_next_owner, .timeout = 60)
@@ -117,7 +103,7 @@ Test(consumer, what_was_read_and_not_finished_belongs_to_the_next_owner, .timeou
     kc.d.revoke_timeout_ms = 300;
     kafka_case_submit(&kc, 0, 40, -1);
     member_join(&a, &kc);
-    hold(&a, held, 40); /* read, none of them finished */
+    member_hold(&a, held, 40); /* read, none of them finished */
     member_join(&b, &kc);
     settle(&a, &b, 1);
     cr_assert_eq(kafka_case_committed(&kc, 0), -1);
@@ -143,9 +129,9 @@ Test(consumer, what_was_read_and_not_finished_belongs_to_the_next_owner, .timeou
         member_turn(&a, 5);
         member_turn(&b, 5);
         while ((r = queue_pop(a.records, 0)))
-            finish_if_ours(&a, r, seen);
+            finish_and_count(&a, r, seen);
         while ((r = queue_pop(b.records, 0)))
-            finish_if_ours(&b, r, seen);
+            finish_and_count(&b, r, seen);
     }
     for (int i = 0; i < 40; i++)
         cr_assert_eq(seen[i], 1, "job %d came again %d times", i, seen[i]);
@@ -187,7 +173,8 @@ Test(consumer, revoke_waits_for_what_is_in_flight, .timeout = 60)
     kc.d.revoke_timeout_ms = 2000;
     kafka_case_submit(&kc, 0, 20, -1);
     member_join(&a, &kc);
-    struct slow_publisher s = {&a, held, hold(&a, held, 20), 1800};
+    member_hold(&a, held, 20);
+    struct slow_publisher s = {&a, held, 20, 1800};
     member_turn(&a, 0);
     pthread_create(&t, NULL, finish_slowly, &s); /* a heartbeat, once 1.2 s, tells of the new member */
     member_join(&b, &kc);
@@ -253,7 +240,7 @@ Test(consumer, a_lost_assignment_is_dropped_without_a_commit, .timeout = 60)
     kc.d.commit_interval_ms = 60000;
     kafka_case_submit(&kc, 0, 10, -1);
     member_join(&m, &kc);
-    hold(&m, held, 10);
+    member_hold(&m, held, 10);
     member_finish(&m, held[0]); /* sets the commit timer, and is committed at once: nothing was before it */
     member_turn(&m, 50);
     member_turn(&m, 50);
@@ -296,7 +283,7 @@ Test(consumer, a_full_window_costs_neither_membership_nor_a_record, .timeout = 6
     kc.k.max_poll_interval_ms = 4000;
     kafka_case_submit(&kc, 0, JOBS, -1);
     member_join(&m, &kc);
-    hold(&m, held, WINDOW);
+    member_hold(&m, held, WINDOW);
     until = clock_mono_ns() + 5500 * NS_PER_MS;
     while (clock_mono_ns() < until) { /* the GPU is slow: nothing finishes for longer than the poll limit */
         member_turn(&m, 100);
@@ -440,7 +427,7 @@ Test(consumer, jobs_in_flight_outlive_a_broker_that_is_away, .timeout = 60)
     kafka_case_open(&kc, 2);
     kafka_case_submit(&kc, 0, JOBS, -1);
     member_join(&m, &kc);
-    hold(&m, held, JOBS);
+    member_hold(&m, held, JOBS);
     cr_assert(m.s.broker_up);
     rd_kafka_mock_broker_set_down(kc.mock, -1);
     until = clock_mono_ns() + 2000 * NS_PER_MS;
@@ -600,13 +587,6 @@ Test(consumer, properties_that_break_promises_or_are_unknown_are_refused_by_name
 
 /* ---- notes ---- */
 
-/* Reads n jobs of one partition into held, in order of offset. */
-static void take_all(struct member *m, struct record **held, int n)
-{
-    for (int i = 0; i < n; i++)
-        held[i] = member_next(m);
-}
-
 static void turn_until_committed(struct member *m, const struct kafka_case *kc, int64_t offset)
 {
     int64_t commits = m->s.commits;
@@ -628,7 +608,7 @@ Test(consumer, what_finished_ahead_of_a_long_job_is_not_read_again, .timeout = 6
     kc.d.commit_interval_ms = 50;
     kafka_case_submit(&kc, 0, JOBS, 0);
     member_join(&a, &kc);
-    take_all(&a, held, JOBS);
+    member_hold(&a, held, JOBS);
     for (int i = 0; i < JOBS; i++)
         if (i != 0 && i != 57)
             member_finish(&a, held[i]);
@@ -662,7 +642,7 @@ Test(consumer, broker_that_takes_no_notes_gets_offsets_alone, .timeout = 60)
     kafka_case_open(&kc, 1);
     kafka_case_submit(&kc, 0, 3, 0);
     member_join(&m, &kc);
-    take_all(&m, held, 3);
+    member_hold(&m, held, 3);
     rd_kafka_mock_push_request_errors(kc.mock, 8 /* OffsetCommit */, 1, RD_KAFKA_RESP_ERR_OFFSET_METADATA_TOO_LARGE);
     member_finish(&m, held[0]);
     member_finish(&m, held[2]);

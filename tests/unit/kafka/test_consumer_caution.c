@@ -9,12 +9,6 @@
 
 enum { MAX_CRASHES = 2, DEADLY = 5 };
 
-static void take_all(struct member *m, struct record **held, int n)
-{
-    for (int i = 0; i < n; i++)
-        held[i] = member_next(m);
-}
-
 static void join_watching(struct member *m, const struct kafka_case *kc)
 {
     member_join(m, kc);
@@ -68,7 +62,7 @@ Test(consumer, work_is_noted_before_its_first_record_and_until_the_end_in_order,
     kafka_case_open(&kc, 1);
     kafka_case_submit(&kc, 0, 3, 0);
     join_watching(&m, &kc);
-    take_all(&m, held, 3);
+    member_hold(&m, held, 3);
     note_of(&kc, 0, &n);
     cr_assert(n.in_work);
     cr_assert_eq(m.s.commits, 1, "one commit, not one a record");
@@ -196,7 +190,7 @@ Test(consumer, without_max_crashes_nothing_is_noted_and_nobody_careful, .timeout
     kafka_case_submit(&kc, 0, 3, 0);
     for (int i = 0; i < 4; i++) {
         member_join(&m, &kc);
-        take_all(&m, held, 3);
+        member_hold(&m, held, 3);
         if (i == 3)
             member_finish(&m, held[0]);
         for (int k = i == 3; k < 3; k++)

@@ -1,126 +1,43 @@
 #include "base/clock.h"
 #include "kafka/commit_note.h"
-#include "tests/support/kafka_case.h"
+#include "tests/support/tally.h"
 
 #include <criterion/criterion.h>
-#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum { WAIT_MS = 20000 };
 
-struct member {
-    struct consumer *c;
-    struct queue *records;
-    struct consumer_stats s;
-    struct err e; /* of the last turn */
-    int seen[1000];
-    int64_t first; /* offset of the first record, -1 = none came */
-};
-
-static void join(struct member *m, const struct kafka_case *kc)
-{
-    struct err e;
-
-    memset(m, 0, sizeof *m);
-    m->first = -1;
-    cr_assert_eq(queue_open(&m->records, (size_t)kc->d.max_in_flight_jobs, &e), ERR_OK);
-    cr_assert_eq(consumer_open(&m->c, &kc->k, kc->bootstrap, &kc->d, m->records, &e), ERR_OK, "%s", e.msg);
-}
-
-/* One turn; what comes is finished at once. */
-static enum err_code turn(struct member *m)
-{
-    enum err_code rc = consumer_turn(m->c, 20, &m->e);
-    struct record *r;
-
-    while ((r = queue_pop(m->records, 0))) {
-        int n = kafka_case_number(r);
-
-        if (m->first < 0)
-            m->first = r->at.offset;
-        if (n >= 0 && n < 1000)
-            m->seen[n]++;
-        consumer_finish(m->c, &r->at);
-        consumer_release(m->c, r);
-    }
-    consumer_get_stats(m->c, &m->s);
-    return rc;
-}
-
-static void leave(struct member *m)
-{
-    consumer_close(m->c, 5000);
-    queue_free(m->records);
-}
-
-/* Turns until n different jobs from first on were seen; false: an error came before. */
-static bool see(struct member *m, int first, int n)
+static void turn_until_lost(struct tally *t, int n)
 {
     int64_t until = clock_mono_ns() + WAIT_MS * NS_PER_MS;
 
-    for (;;) {
-        int have = 0;
-
-        for (int i = first; i < first + n; i++)
-            have += m->seen[i] > 0;
-        if (have == n)
-            return true;
-        cr_assert_lt(clock_mono_ns(), until, "%d of %d jobs came", have, n);
-        if (turn(m) != ERR_OK)
-            return false;
-    }
-}
-
-static enum err_code turn_until_stopped(struct member *m)
-{
-    int64_t until = clock_mono_ns() + WAIT_MS * NS_PER_MS;
-    enum err_code rc = ERR_OK;
-
-    while (rc == ERR_OK && clock_mono_ns() < until)
-        rc = turn(m);
-    return rc;
-}
-
-static void turn_until_lost(struct member *m, int n)
-{
-    int64_t until = clock_mono_ns() + WAIT_MS * NS_PER_MS;
-
-    while (m->s.lost_offsets < n && clock_mono_ns() < until)
-        cr_assert_eq(turn(m), ERR_OK, "%s", m->e.msg);
-    cr_assert_eq(m->s.lost_offsets, n);
-}
-
-static void turn_until_committed(struct member *m, const struct kafka_case *kc, int partition, int64_t offset)
-{
-    int64_t until = clock_mono_ns() + WAIT_MS * NS_PER_MS;
-
-    while (kafka_case_committed(kc, partition) != offset && clock_mono_ns() < until)
-        cr_assert_eq(turn(m), ERR_OK, "%s", m->e.msg);
-    cr_assert_eq(kafka_case_committed(kc, partition), offset);
+    while (t->m.s.lost_offsets < n && clock_mono_ns() < until)
+        cr_assert_eq(tally_turn(t), ERR_OK, "%s", t->e.msg);
+    cr_assert_eq(t->m.s.lost_offsets, n);
 }
 
 Test(lost_offset, past_the_end_stops_after_its_time_and_never_begins_at_the_beginning, .timeout = 60)
 {
     struct kafka_case kc;
-    struct member m;
+    struct tally t;
 
     kafka_case_open(&kc, 2);
     kafka_case_submit(&kc, 0, 10, 0);
     kafka_case_submit(&kc, 10, 10, 1);
     kafka_case_commit(&kc, 0, 50, "");
-    join(&m, &kc);
-    turn_until_lost(&m, 1);
+    tally_join(&t, &kc);
+    turn_until_lost(&t, 1);
     int64_t t0 = clock_mono_ns();
-    cr_assert(see(&m, 10, 10), "the other partition goes on");
-    cr_assert_eq(turn_until_stopped(&m), ERR_KAFKA);
+    cr_assert(tally_see(&t, 10, 10), "the other partition goes on");
+    cr_assert_eq(tally_turn_until_stopped(&t), ERR_KAFKA);
     cr_assert_geq(clock_mono_ns() - t0, 1300 * NS_PER_MS, "it waits for kafka.offset_wait_ms");
-    cr_assert_eq(m.e.act, ERR_STOP);
-    cr_assert_not_null(strstr(m.e.msg, "offset 50 is past the end of the log, 10"), "%s", m.e.msg);
-    cr_assert_not_null(strstr(m.e.msg, "kafka.offset_past_end"), "%s", m.e.msg);
+    cr_assert_eq(t.e.act, ERR_STOP);
+    cr_assert_not_null(strstr(t.e.msg, "offset 50 is past the end of the log, 10"), "%s", t.e.msg);
+    cr_assert_not_null(strstr(t.e.msg, "kafka.offset_past_end"), "%s", t.e.msg);
     for (int i = 0; i < 10; i++)
-        cr_assert_eq(m.seen[i], 0);
-    leave(&m);
+        cr_assert_eq(t.seen[i], 0);
+    member_leave(&t.m);
     cr_assert_eq(kafka_case_committed(&kc, 0), 50, "what the group has is left to a person");
     kafka_case_close(&kc);
 }
@@ -128,25 +45,25 @@ Test(lost_offset, past_the_end_stops_after_its_time_and_never_begins_at_the_begi
 Test(lost_offset, an_end_that_comes_back_in_time_changes_nothing, .timeout = 60)
 {
     struct kafka_case kc;
-    struct member m;
+    struct tally t;
 
     kafka_case_open(&kc, 2);
     kc.k.offset_wait_ms = 20000;
     kafka_case_submit(&kc, 0, 10, 0);
     kafka_case_submit(&kc, 100, 10, 1);
     kafka_case_commit(&kc, 0, 15, "");
-    join(&m, &kc);
-    turn_until_lost(&m, 1);
+    tally_join(&t, &kc);
+    turn_until_lost(&t, 1);
     kafka_case_submit(&kc, 10, 10, 0);
-    cr_assert(see(&m, 15, 5));
-    cr_assert(see(&m, 100, 10));
-    cr_assert_eq(m.s.lost_offsets, 0);
+    cr_assert(tally_see(&t, 15, 5));
+    cr_assert(tally_see(&t, 100, 10));
+    cr_assert_eq(t.m.s.lost_offsets, 0);
     for (int i = 0; i < 15; i++)
-        cr_assert_eq(m.seen[i], 0, "job %d was committed", i);
+        cr_assert_eq(t.seen[i], 0, "job %d was committed", i);
     for (int i = 100; i < 110; i++)
-        cr_assert_eq(m.seen[i], 1, "a partition that was well repeats nothing");
-    turn_until_committed(&m, &kc, 0, 20);
-    leave(&m);
+        cr_assert_eq(t.seen[i], 1, "a partition that was well repeats nothing");
+    tally_turn_until_committed(&t, &kc, 0, 20);
+    member_leave(&t.m);
     kafka_case_close(&kc);
 }
 
@@ -154,22 +71,22 @@ Test(lost_offset, an_end_that_comes_back_in_time_changes_nothing, .timeout = 60)
 static void past_end_with_rule(const char *rule, int first, int n)
 {
     struct kafka_case kc;
-    struct member m;
+    struct tally t;
 
     kafka_case_open(&kc, 2);
     kc.k.offset_past_end = rule;
     kafka_case_submit(&kc, 0, 10, 0);
     kafka_case_submit(&kc, 100, 10, 1);
     kafka_case_commit(&kc, 0, 50, "");
-    join(&m, &kc);
-    turn_until_lost(&m, 1);
+    tally_join(&t, &kc);
+    turn_until_lost(&t, 1);
     kafka_case_submit(&kc, 10, 5, 0); /* while it waits: new in any case */
-    cr_assert(see(&m, first, n), "%s", m.e.msg);
+    cr_assert(tally_see(&t, first, n), "%s", t.e.msg);
     for (int i = 0; i < first; i++)
-        cr_assert_eq(m.seen[i], 0);
-    turn_until_committed(&m, &kc, 0, 15);
-    cr_assert_eq(m.s.offset_resets, 2, "partition 1 had no offset");
-    leave(&m);
+        cr_assert_eq(t.seen[i], 0);
+    tally_turn_until_committed(&t, &kc, 0, 15);
+    cr_assert_eq(t.m.s.offset_resets, 2, "partition 1 had no offset");
+    member_leave(&t.m);
     kafka_case_close(&kc);
 }
 
@@ -187,7 +104,7 @@ Test(lost_offset, past_the_end_begins_at_the_end_first_seen_where_that_is_asked,
 Test(lost_offset, two_partitions_past_the_end_both_begin_at_the_end, .timeout = 60)
 {
     struct kafka_case kc;
-    struct member m;
+    struct tally t;
 
     kafka_case_open(&kc, 2);
     kc.k.offset_past_end = "latest";
@@ -196,17 +113,17 @@ Test(lost_offset, two_partitions_past_the_end_both_begin_at_the_end, .timeout = 
     kafka_case_submit(&kc, 100, 10, 1);
     kafka_case_commit(&kc, 0, 50, "");
     kafka_case_commit(&kc, 1, 60, "");
-    join(&m, &kc);
-    turn_until_lost(&m, 2);
+    tally_join(&t, &kc);
+    turn_until_lost(&t, 2);
     kafka_case_submit(&kc, 10, 5, 0);
     kafka_case_submit(&kc, 110, 5, 1);
-    cr_assert(see(&m, 10, 5), "%s", m.e.msg);
-    cr_assert(see(&m, 110, 5), "%s", m.e.msg);
-    turn_until_committed(&m, &kc, 0, 15);
-    turn_until_committed(&m, &kc, 1, 15);
+    cr_assert(tally_see(&t, 10, 5), "%s", t.e.msg);
+    cr_assert(tally_see(&t, 110, 5), "%s", t.e.msg);
+    tally_turn_until_committed(&t, &kc, 0, 15);
+    tally_turn_until_committed(&t, &kc, 1, 15);
     for (int i = 0; i < 10; i++)
-        cr_assert(m.seen[i] == 0 && m.seen[100 + i] == 0, "what was there before is not read again");
-    leave(&m);
+        cr_assert(t.seen[i] == 0 && t.seen[100 + i] == 0, "what was there before is not read again");
+    member_leave(&t.m);
     kafka_case_close(&kc);
 }
 
@@ -234,7 +151,7 @@ static void fill(struct kafka_case *kc, int n)
 Test(lost_offset, deleted_records_are_passed_over_to_the_first_one_left, .timeout = 60)
 {
     struct kafka_case kc;
-    struct member m;
+    struct tally t;
     static const char *const rules[] = {"earliest", "latest"};
 
     kafka_case_open(&kc, 1);
@@ -242,20 +159,20 @@ Test(lost_offset, deleted_records_are_passed_over_to_the_first_one_left, .timeou
     for (int i = 0; i < 2; i++) {
         kc.k.group_id = kc.k.offset_reset = rules[i]; /* a group each */
         kafka_case_commit(&kc, 0, 1, "");
-        join(&m, &kc);
-        turn_until_committed(&m, &kc, 0, 40);
-        cr_assert_gt(m.first, 1);
-        cr_assert_lt(m.first, 40, "%s leaves out no more than was deleted", rules[i]);
-        cr_assert_eq(m.s.cut, m.first - 1);
-        cr_assert_eq(m.s.offset_resets, 1);
-        leave(&m);
+        tally_join(&t, &kc);
+        tally_turn_until_committed(&t, &kc, 0, 40);
+        cr_assert_gt(t.first, 1);
+        cr_assert_lt(t.first, 40, "%s leaves out no more than was deleted", rules[i]);
+        cr_assert_eq(t.m.s.cut, t.first - 1);
+        cr_assert_eq(t.m.s.offset_resets, 1);
+        member_leave(&t.m);
     }
     kc.k.group_id = kc.k.offset_reset = "error";
     kafka_case_commit(&kc, 0, 1, "");
-    join(&m, &kc);
-    cr_assert_eq(turn_until_stopped(&m), ERR_KAFKA);
-    cr_assert_not_null(strstr(m.e.msg, "offset 1 is before the first one left"), "%s", m.e.msg);
-    leave(&m);
+    tally_join(&t, &kc);
+    cr_assert_eq(tally_turn_until_stopped(&t), ERR_KAFKA);
+    cr_assert_not_null(strstr(t.e.msg, "offset 1 is before the first one left"), "%s", t.e.msg);
+    member_leave(&t.m);
     kafka_case_close(&kc);
 }
 
@@ -266,25 +183,24 @@ Test(lost_offset, a_job_in_flight_outlives_a_cut, .timeout = 60)
     enum { RECORDS = 41 };
     struct record *held;
     struct kafka_case kc;
-    struct member m;
+    struct tally t;
 
     kafka_case_open(&kc, 1);
     kc.k.properties = properties; /* hardly anything is fetched before it is asked for */
     kafka_case_submit(&kc, 0, 1, 0);
-    join(&m, &kc);
-    while (!(held = queue_pop(m.records, 0)))
-        cr_assert_eq(consumer_turn(m.c, 20, &m.e), ERR_OK, "%s", m.e.msg);
+    tally_join(&t, &kc);
+    while (!(held = queue_pop(t.m.records, 0)))
+        cr_assert_eq(consumer_turn(t.m.c, 20, &t.e), ERR_OK, "%s", t.e.msg);
     fill(&kc, RECORDS - 1);
-    while (m.s.records + m.s.cut < RECORDS)
-        cr_assert_eq(turn(&m), ERR_OK, "%s", m.e.msg);
-    cr_assert_gt(m.s.cut, 0);
+    while (t.m.s.records + t.m.s.cut < RECORDS)
+        cr_assert_eq(tally_turn(&t), ERR_OK, "%s", t.e.msg);
+    cr_assert_gt(t.m.s.cut, 0);
     cr_assert_leq(kafka_case_committed(&kc, 0), 0);
-    cr_assert(consumer_owns(m.c, &held->at));
-    consumer_finish(m.c, &held->at);
-    consumer_release(m.c, held);
-    turn_until_committed(&m, &kc, 0, RECORDS);
-    cr_assert_eq(m.s.late_results, 0);
-    leave(&m);
+    cr_assert(consumer_owns(t.m.c, &held->at));
+    member_finish(&t.m, held);
+    tally_turn_until_committed(&t, &kc, 0, RECORDS);
+    cr_assert_eq(t.m.s.late_results, 0);
+    member_leave(&t.m);
     kafka_case_close(&kc);
 }
 
@@ -295,7 +211,7 @@ Test(lost_offset, a_note_outlives_a_cut, .timeout = 60)
     struct commit_note n = {.suspect = -1, .n_runs = 1, .runs = {{RECORDS - 3, RECORDS - 2}}};
     char text[COMMIT_NOTE_MAX_BYTES + 1];
     struct kafka_case kc;
-    struct member m;
+    struct tally t;
     struct err e;
     size_t size;
 
@@ -303,36 +219,36 @@ Test(lost_offset, a_note_outlives_a_cut, .timeout = 60)
     fill(&kc, RECORDS);
     cr_assert_eq(commit_note_encode(&n, 1, text, &size, &e), ERR_OK, "%s", e.msg);
     kafka_case_commit(&kc, 0, 1, text);
-    join(&m, &kc);
-    turn_until_committed(&m, &kc, 0, RECORDS);
-    cr_assert_gt(m.s.cut, 0);
-    cr_assert_eq(m.s.skipped, 2);
-    leave(&m);
+    tally_join(&t, &kc);
+    tally_turn_until_committed(&t, &kc, 0, RECORDS);
+    cr_assert_gt(t.m.s.cut, 0);
+    cr_assert_eq(t.m.s.skipped, 2);
+    member_leave(&t.m);
     kafka_case_close(&kc);
 }
 
 Test(lost_offset, none_begins_as_offset_reset_says_and_is_counted, .timeout = 60)
 {
     struct kafka_case kc;
-    struct member m;
+    struct tally t;
 
     kafka_case_open(&kc, 1);
     kafka_case_submit(&kc, 0, 10, 0);
     kc.k.offset_reset = "latest";
-    join(&m, &kc);
-    for (int i = 0; i < 500 && !(m.s.joined && m.s.lag == 0); i++)
-        cr_assert_eq(turn(&m), ERR_OK);
+    tally_join(&t, &kc);
+    for (int i = 0; i < 500 && !(t.m.s.joined && t.m.s.lag == 0); i++)
+        cr_assert_eq(tally_turn(&t), ERR_OK);
     kafka_case_submit(&kc, 10, 10, 0);
-    cr_assert(see(&m, 10, 10));
+    cr_assert(tally_see(&t, 10, 10));
     for (int i = 0; i < 10; i++)
-        cr_assert_eq(m.seen[i], 0);
-    cr_assert_eq(m.s.offset_resets, 1);
-    leave(&m);
+        cr_assert_eq(t.seen[i], 0);
+    cr_assert_eq(t.m.s.offset_resets, 1);
+    member_leave(&t.m);
     kc.k.group_id = "others";
     kc.k.offset_reset = "error";
-    join(&m, &kc);
-    cr_assert_eq(turn_until_stopped(&m), ERR_KAFKA);
-    cr_assert_not_null(strstr(m.e.msg, "kafka.offset_reset is \"error\""), "%s", m.e.msg);
-    leave(&m);
+    tally_join(&t, &kc);
+    cr_assert_eq(tally_turn_until_stopped(&t), ERR_KAFKA);
+    cr_assert_not_null(strstr(t.e.msg, "kafka.offset_reset is \"error\""), "%s", t.e.msg);
+    member_leave(&t.m);
     kafka_case_close(&kc);
 }
