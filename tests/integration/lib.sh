@@ -63,4 +63,30 @@ kill_workers() {
         kill -KILL "$pid" 2>/dev/null
     done
 }
-trap kill_workers EXIT
+at_exit=(kill_workers) # what ends with the script, in this order
+run_at_exit() {
+    local it
+    for it in "${at_exit[@]}"; do "$it"; done
+}
+trap run_at_exit EXIT
+
+kafka() { ops/kafka-local/kafka.sh "$@" 2>>"$WORK/kafka.log"; }
+stop_kafka() { kafka stop >/dev/null; }
+
+# real_kafka PORT [OPTION...]: one broker of the script's own, $servers; without Java the script ends here as skipped.
+# KAFKA_PORT goes before PORT.
+real_kafka() {
+    local rc port=${KAFKA_PORT:-$1}
+    shift
+    export KAFKA_LOCAL_DIR=$PWD/$WORK/kafka
+    # shellcheck disable=SC2034 # of the scripts
+    servers=$(kafka start --brokers 1 --port "$port" "$@")
+    rc=$?
+    if [ $rc = 77 ]; then
+        tail -1 "$WORK/kafka.log"
+        exit 77
+    fi
+    at_exit+=(stop_kafka)
+    check "a real Kafka starts" test $rc = 0
+    [ $rc = 0 ] || exit 1
+}

@@ -4,17 +4,7 @@
 cd "$(dirname "$0")/../.." || exit 1
 source tests/integration/lib.sh
 
-export KAFKA_LOCAL_DIR=$PWD/$WORK/kafka
-kafka() { ops/kafka-local/kafka.sh "$@" 2>>"$WORK/kafka.log"; }
-servers=$(kafka start --brokers 1 --port "${KAFKA_PORT:-19792}")
-rc=$?
-if [ $rc = 77 ]; then
-    tail -1 "$WORK/kafka.log"
-    exit 77
-fi
-trap 'kill_workers; kafka stop >/dev/null' EXIT
-check "a real Kafka starts" test $rc = 0
-[ $rc = 0 ] || exit 1
+real_kafka 19792
 topics() { # NAME PARTITIONS, its results and dead letters beside it
     kafka topic "$1" "$2" && kafka topic "$1.results" 4 && kafka topic "$1.dead" 1
 }

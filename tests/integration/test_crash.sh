@@ -5,25 +5,15 @@
 cd "$(dirname "$0")/../.." || exit 1
 source tests/integration/lib.sh
 
-export KAFKA_LOCAL_DIR=$PWD/$WORK/kafka
-kafka() { ops/kafka-local/kafka.sh "$@"; }
-servers=$(kafka start --brokers 1 --port "${KAFKA_PORT:-19692}" 2>"$WORK/kafka.log")
-rc=$?
-if [ $rc = 77 ]; then
-    tail -1 "$WORK/kafka.log"
-    exit 77
-fi
 declare -A keeper
-stop_all() {
+stop_keepers() {
     local name
     for name in "${!keeper[@]}"; do
         kill -KILL "${keeper[$name]}" "$(cat "$WORK/$name.pid")" 2>/dev/null
     done
-    kafka stop >/dev/null 2>&1
 }
-trap stop_all EXIT
-check "a real Kafka starts" test $rc = 0
-[ $rc = 0 ] || exit 1
+at_exit=(stop_keepers)
+real_kafka 19692
 
 export FAKE_DIR=$WORK
 common=(--config config/local.cfg --bootstrap "$servers" --set http.enabled=false --set engine.backend=fake --set engine.rows=16
@@ -84,7 +74,7 @@ jobs() {
 submit() { "$WORKER" submit --bootstrap "$servers" --format jsonl "${topics[@]}" --ids 2>>"$WORK/submit.log"; }
 results() { "$WORKER" results --bootstrap "$servers" --output tsv --timeout 120 "${topics[@]}" "$@"; }
 lag() {
-    kafka groups 2>/dev/null | awk -v topic="$prefix.requests" '$2 == topic { n++; if ($6 == "-") bad = 1; sum += $6 }
+    kafka groups | awk -v topic="$prefix.requests" '$2 == topic { n++; if ($6 == "-") bad = 1; sum += $6 }
         END { print n == 0 || bad ? "-" : sum }'
 }
 lag_is_0() { [ "$(lag)" = 0 ]; }

@@ -4,20 +4,10 @@
 cd "$(dirname "$0")/../.." || exit 1
 source tests/integration/lib.sh
 
-export KAFKA_LOCAL_DIR=$PWD/$WORK/kafka
-kafka() { ops/kafka-local/kafka.sh "$@"; }
 port=${KAFKA_PORT:-19592}
 late=$((port + 40)) # a proxy that holds requests back
-servers=$(kafka start --brokers 1 --port "$port" --proxy "$late" 2>"$WORK/kafka.log")
-rc=$?
-if [ $rc = 77 ]; then
-    tail -1 "$WORK/kafka.log"
-    exit 77
-fi
-trap 'kill_workers; kafka stop >/dev/null 2>&1' EXIT
-check "a real Kafka starts" test $rc = 0
-[ $rc = 0 ] || exit 1
-for topic in requests results dead; do kafka topic translate.$topic 4 >/dev/null 2>&1; done
+real_kafka "$port" --proxy "$late"
+for topic in requests results dead; do kafka topic translate.$topic 4 >/dev/null; done
 
 once=(--config config/local.cfg --bootstrap "$servers" --set http.port=0 --set kafka.session_timeout_ms=6000
     --set delivery.mode=exactly_once --set delivery.commit_interval_ms=100)
@@ -37,7 +27,7 @@ wait_under_way() { # WORKER: until it has published something more
 
 # Each job named PREFIX... has one outcome, as a read_committed reader sees it; then nothing is to come any more.
 lag() {
-    kafka groups 2>/dev/null | awk '$2 == "translate.requests" { n++; if ($6 == "-") bad = 1; sum += $6 }
+    kafka groups | awk '$2 == "translate.requests" { n++; if ($6 == "-") bad = 1; sum += $6 }
         END { print n == 0 || bad ? "-" : sum }'
 }
 lag_is_0() { [ "$(lag)" = 0 ]; }
@@ -85,7 +75,8 @@ check "after a broker's death each job has one outcome" once_each away
 
 # --- requests that arrive late, when the client has long given up and gone on ---
 proxy=
-trap 'kill_workers; kill $proxy 2>/dev/null; kafka stop >/dev/null 2>&1' EXIT
+stop_proxy() { kill "$proxy"; }
+at_exit+=(stop_proxy)
 "$BUILD/kafka_hold" "$late" "$((port + 20))" "$WORK" >"$WORK/held.log" &
 proxy=$!
 is_held() { [ "$(grep -c "held api=$1" "$WORK/held.log")" = "$2" ]; }

@@ -3,17 +3,7 @@
 cd "$(dirname "$0")/../.." || exit 1
 source tests/integration/lib.sh
 
-export KAFKA_LOCAL_DIR=$PWD/$WORK/kafka
-kafka() { ops/kafka-local/kafka.sh "$@"; }
-servers=$(kafka start --brokers 1 --port "${KAFKA_PORT:-19392}" 2>"$WORK/kafka.log")
-rc=$?
-if [ $rc = 77 ]; then
-    tail -1 "$WORK/kafka.log"
-    exit 77
-fi
-trap 'kill_workers; kafka stop >/dev/null 2>&1' EXIT
-check "a real Kafka starts" test $rc = 0
-[ $rc = 0 ] || exit 1
+real_kafka 19392
 
 options=(--config config/local.cfg --bootstrap "$servers" --set http.port=0 --set kafka.session_timeout_ms=6000)
 submit() { "$WORKER" submit --bootstrap "$servers" --format tsv "$@" 2>>"$WORK/submit.log"; }
@@ -37,7 +27,7 @@ check "99% of the translations are the reference implementation's" awk -F'\t' '
     { n++; if ($2 == "OK" && $7 == want[$1]) same++ }
     END { print "# " same " of " n; exit !(n >= 250 && same >= 0.99 * n) }' "$WORK/evaluation.tsv" "$WORK/out"
 lag() { # of the group, as Kafka's own tool adds it up; "-" where it does not know
-    kafka groups 2>/dev/null | awk '$2 == "translate.requests" { n++; if ($6 == "-") bad = 1; sum += $6 }
+    kafka groups | awk '$2 == "translate.requests" { n++; if ($6 == "-") bad = 1; sum += $6 }
         END { print n == 0 || bad ? "-" : sum }'
 }
 lag_is_0() { [ "$(lag)" = 0 ]; }
@@ -76,7 +66,7 @@ kill -TERM "${worker_pid[c]}"
 check_exit 0 "SIGTERM ends it well" worker_wait c
 
 # --- a result that the broker refuses for its size ---
-kafka topic small.results 1 max.message.bytes=600 >/dev/null 2>&1
+kafka topic small.results 1 max.message.bytes=600 >/dev/null
 small=(--set kafka.request_topic=small.requests --set kafka.result_topic=small.results)
 worker_start d "${options[@]}" "${small[@]}" --set kafka.group_id=small --set kafka.create_topics=true || exit 1
 printf 'small\tde\tOK\nbig\tde\t%s\nafter\tde\tCancel\n' "$(cut -f3 "$WORK/evaluation.tsv" | head -6 | tr '\n' ' ')" |

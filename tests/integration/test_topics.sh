@@ -3,18 +3,8 @@
 cd "$(dirname "$0")/../.." || exit 1
 source tests/integration/lib.sh
 
-export KAFKA_LOCAL_DIR=$PWD/$WORK/kafka
-kafka() { ops/kafka-local/kafka.sh "$@"; }
-servers=$(kafka start --brokers 1 --port "${KAFKA_PORT:-19692}" 2>"$WORK/kafka.log")
-rc=$?
-if [ $rc = 77 ]; then
-    tail -1 "$WORK/kafka.log"
-    exit 77
-fi
-trap 'kill_workers; kafka stop >/dev/null 2>&1' EXIT
-check "a real Kafka starts" test $rc = 0
-[ $rc = 0 ] || exit 1
-for topic in requests results dead; do kafka topic translate.$topic 4 >/dev/null 2>&1; done
+real_kafka 19692
+for topic in requests results dead; do kafka topic translate.$topic 4 >/dev/null; done
 
 options=(--config config/local.cfg --bootstrap "$servers" --set http.port=0 --set kafka.session_timeout_ms=6000
     --set kafka.offset_wait_ms=2000)
@@ -42,7 +32,7 @@ has_decided() { # it has ended, was given the partitions once more, or took them
         grep -q 'event=offset_reset' "$WORK/$1.log"
 }
 is_noticed() { grep -q 'event=topic_unknown' "$WORK/$1.log"; }
-make_anew() { kafka topic translate.requests 4 >/dev/null 2>&1; }
+make_anew() { kafka topic translate.requests 4 >/dev/null; }
 
 for mode in at_least_once exactly_once; do
     start $mode
