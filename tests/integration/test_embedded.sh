@@ -99,7 +99,10 @@ check "all committed: no lag" within 10 no_lag
 
 # --- signals ---
 kill -USR1 "${worker_pid[main]}"
+begun=$(metric main record_age_seconds_count)
+all_begun() { [ "$(metric main record_age_seconds_count)" = $((begun + $(wc -l <"$WORK/again.ids"))) ]; }
 cut -f1-3 "$WORK/evaluation.tsv" | sed 's/^eval/again/' | submit --format tsv --ids >"$WORK/again.ids"
+within 30 all_begun # what was only read is given back
 kill -TERM "${worker_pid[main]}"
 check_exit 0 "SIGTERM under load drains and exits with 0" worker_wait main
 check "what was taken was finished" within 5 grep -q 'event=stopped .*given_back=0' "$WORK/main.log"
