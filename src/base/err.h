@@ -35,6 +35,7 @@ enum err_code {
     ERR_DEADLINE_PASSED,
     ERR_NUMERICAL,        /* logits that are not finite */
     ERR_RESULT_TOO_LARGE, /* the broker's limit refuses the result */
+    ERR_RESULT_REFUSED,   /* the broker calls it invalid */
     ERR_RETRIES_EXHAUSTED,
     ERR_CRASHED, /* it ended its worker, again and again */
     ERR_CODES    /* how many there are */

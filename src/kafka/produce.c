@@ -81,6 +81,22 @@ rd_kafka_resp_err_t produce_send(rd_kafka_t *rk, const struct kafka_config *k, c
     return rc;
 }
 
+bool produce_is_refusal(rd_kafka_resp_err_t rc)
+{
+    return rc == RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE || rc == RD_KAFKA_RESP_ERR_INVALID_RECORD;
+}
+
+enum err_code produce_refusal(struct err *e, rd_kafka_resp_err_t rc, enum err_act act, const char *topic, size_t bytes)
+{
+    if (rc == RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE)
+        return err_set(e, ERR_RESULT_TOO_LARGE, act, "the broker's limit refuses a record of %zu bytes for %s", bytes,
+                       topic);
+    return err_set(e, ERR_RESULT_REFUSED, act,
+                   "the broker calls a record for %s invalid: its log has the reason; a compacted topic takes none "
+                   "without a key",
+                   topic);
+}
+
 enum err_act produce_act(rd_kafka_resp_err_t rc)
 {
     return rc == RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED ? ERR_RETRY : client_act(rc);

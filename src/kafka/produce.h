@@ -8,6 +8,8 @@
 #include "kafka/publisher.h"
 
 #include <librdkafka/rdkafka.h>
+#include <stdbool.h>
+#include <stddef.h>
 
 struct produce_limits {
     int queue_records, queue_kb, message_timeout_ms;
@@ -23,6 +25,10 @@ const char *produce_topic(const struct kafka_config *k, enum publisher_topic to)
 void produce_warm(rd_kafka_t *rk, const struct kafka_config *k);
 /* Copies everything. */
 rd_kafka_resp_err_t produce_send(rd_kafka_t *rk, const struct kafka_config *k, const struct outgoing *o, void *opaque);
+/* Does the broker refuse a record of the batch for what it is?  The batch fails as a whole. */
+bool produce_is_refusal(rd_kafka_resp_err_t rc);
+/* ERR_RESULT_TOO_LARGE or ERR_RESULT_REFUSED, for a refused record of so many bytes. */
+enum err_code produce_refusal(struct err *e, rd_kafka_resp_err_t rc, enum err_act act, const char *topic, size_t bytes);
 /* A topic that may not be written is no reason to stop: somebody may allow it, and until then nothing is lost. */
 enum err_act produce_act(rd_kafka_resp_err_t rc);
 

@@ -164,12 +164,11 @@ static void on_delivery(rd_kafka_t *rk, const rd_kafka_message_t *m, void *opaqu
         finish(p, s, ERR_OK, &e);
         return;
     }
-    if (m->err == RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE) {
+    if (produce_is_refusal(m->err)) {
         if (!alone && send_alone(p, s, m))
             return;
         if (alone)
-            err_set(&e, ERR_RESULT_TOO_LARGE, ERR_SKIP, "the broker's limit refuses a record of %zu bytes for %s",
-                    m->key_len + m->len, rd_kafka_topic_name(m->rkt));
+            produce_refusal(&e, m->err, ERR_SKIP, rd_kafka_topic_name(m->rkt), m->key_len + m->len);
         else
             err_set(&e, ERR_KAFKA, ERR_RETRY, "publish to %s: refused with its batch", rd_kafka_topic_name(m->rkt));
     } else {

@@ -40,10 +40,10 @@ struct outgoing {
     bool alone;              /* transactional: not in one batch with others, see publisher_report */
 };
 
-/* rc ERR_OK: the broker has it.  ERR_RESULT_TOO_LARGE (act ERR_SKIP): refused for its size, for good.  Else
+/* rc ERR_OK: the broker has it.  ERR_RESULT_TOO_LARGE, ERR_RESULT_REFUSED (act ERR_SKIP): refused for good.  Else
  * ERR_KAFKA, act ERR_RETRY (send again later; also for a topic that may not be written) or ERR_STOP.
  * Transactional, too: ERR_BUSY, act ERR_RETRY: its transaction ended for another's sake, send it again now.
- * ERR_RESULT_TOO_LARGE, act ERR_RETRY: refused with its batch, send it again with `alone` set.
+ * The two refusals, act ERR_RETRY: refused with its batch, send it again with `alone` set.
  * ERR_FENCED, act ERR_STOP. */
 typedef void publisher_report(void *ctx, void *opaque, enum err_code rc, const struct err *e);
 

@@ -42,6 +42,7 @@ enum {
 struct entry {
     struct transaction *owner;
     void *opaque;
+    enum publisher_topic to;
     size_t bytes;
     bool alone;
     rd_kafka_resp_err_t err;
@@ -131,25 +132,19 @@ static int count_refused(const struct transaction *t)
     int n = 0;
 
     for (int i = 0; i < t->n; i++)
-        n += t->entries[i].err == RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE;
+        n += produce_is_refusal(t->entries[i].err);
     return n;
 }
 
 static void verdict_of_abort(struct err *e, const struct transaction *t, const struct entry *en, int refused)
 {
-    switch (en->err) {
-    case RD_KAFKA_RESP_ERR_NO_ERROR:
-    case RD_KAFKA_RESP_ERR__PURGE_QUEUE:
-    case RD_KAFKA_RESP_ERR__PURGE_INFLIGHT: *e = t->why; return;
-    case RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE:
-        /* a batch is refused as a whole; one record in it, or one that was alone, is the one that is too large */
-        err_set(e, ERR_RESULT_TOO_LARGE, refused == 1 || en->alone ? ERR_SKIP : ERR_RETRY,
-                "the broker's limit refuses a record of %zu bytes", en->bytes);
-        return;
-    default:
+    if (!en->err || en->err == RD_KAFKA_RESP_ERR__PURGE_QUEUE || en->err == RD_KAFKA_RESP_ERR__PURGE_INFLIGHT)
+        *e = t->why;
+    else if (produce_is_refusal(en->err)) /* one record in its batch, or one that was alone, is the guilty one */
+        produce_refusal(e, en->err, refused == 1 || en->alone ? ERR_SKIP : ERR_RETRY, produce_topic(t->k, en->to),
+                        en->bytes);
+    else
         err_set(e, ERR_KAFKA, produce_act(en->err), "publish in a transaction: %s", rd_kafka_err2str(en->err));
-        return;
-    }
 }
 
 static void report_aborted(struct transaction *t)
@@ -243,8 +238,7 @@ static bool was_smooth(const struct transaction *t)
 /* Another record is the reason, or the abort itself: nothing to wait for before the next try. */
 static enum err_code code_of(rd_kafka_resp_err_t rc)
 {
-    return rc == RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE || rc == RD_KAFKA_RESP_ERR__PURGE_QUEUE ||
-                   rc == RD_KAFKA_RESP_ERR__PURGE_INFLIGHT
+    return produce_is_refusal(rc) || rc == RD_KAFKA_RESP_ERR__PURGE_QUEUE || rc == RD_KAFKA_RESP_ERR__PURGE_INFLIGHT
                ? ERR_BUSY
                : ERR_KAFKA;
 }
@@ -596,7 +590,8 @@ enum err_code transaction_send(struct transaction *t, const struct outgoing *o, 
         t->dr || t->alone_out || (o->alone && t->waiting > 0) || (t->state == IDLE && !begin(t)))
         return err_set(e, ERR_BUSY, ERR_RETRY, "publisher: no transaction is open");
     struct entry *en = &t->entries[t->n];
-    *en = (struct entry){.owner = t, .opaque = o->opaque, .bytes = o->key_size + o->value_size, .alone = o->alone};
+    *en = (struct entry){
+        .owner = t, .opaque = o->opaque, .to = o->to, .bytes = o->key_size + o->value_size, .alone = o->alone};
     rc = produce_send(t->rk, t->k, o, en);
     if (rc == RD_KAFKA_RESP_ERR_NO_ERROR) {
         t->sources[t->n++] = *o->at;

@@ -84,15 +84,21 @@ static void write_out(struct publish *p, struct task *t)
     task_list_add(&p->queued, t);
 }
 
-/* Too large.  A result becomes a dead letter, a dead letter is squeezed; what does not fit even so stops the worker. */
+static bool is_refusal(enum err_code rc)
+{
+    return rc == ERR_RESULT_TOO_LARGE || rc == ERR_RESULT_REFUSED;
+}
+
+/* Refused for what it is.  A result becomes a dead letter, one that is too large is squeezed; where nothing helps, the
+ * worker stops. */
 static void rewrite(struct publish *p, struct task *t, const struct err *why)
 {
     struct err e;
 
     if (t->outcome == OUTCOME_RESULT) {
-        task_kill(t, ERR_RESULT_TOO_LARGE, "the result has %zu bytes: %s", t->out.value_size, why->msg);
-    } else if (++t->squeezed > 2) {
-        err_set(&e, ERR_KAFKA, ERR_STOP, "the dead-letter topic refuses even an empty record: %s", why->msg);
+        task_kill(t, why->code, "the result has %zu bytes: %s", t->out.value_size, why->msg);
+    } else if (why->code == ERR_RESULT_REFUSED || ++t->squeezed > 2) {
+        err_set(&e, ERR_KAFKA, ERR_STOP, "a dead letter is refused, whatever it holds: %s", why->msg);
         halt_fail(p->halt, &e);
         return;
     }
@@ -115,12 +121,12 @@ static void put_off(struct publish *p, struct task *t, const struct err *why)
 
 static void refused(struct publish *p, struct task *t, enum err_code rc, const struct err *e)
 {
-    if (rc == ERR_RESULT_TOO_LARGE && e->act == ERR_RETRY) {
+    if (is_refusal(rc) && e->act == ERR_RETRY) {
         t->out.alone = true; /* its batch was refused: alone it shows whether it is the one */
         task_list_add(&p->queued, t);
     } else if (rc == ERR_BUSY) {
         task_list_add(&p->queued, t); /* its transaction ended for another's sake */
-    } else if (rc == ERR_RESULT_TOO_LARGE)
+    } else if (is_refusal(rc))
         rewrite(p, t, e);
     else if (e->act == ERR_RETRY)
         put_off(p, t, e);

@@ -77,4 +77,22 @@ check "and its neighbours their results" test "$(grep -c '^[sa].*OK' "$WORK/smal
 kill -TERM "${worker_pid[d]}"
 check_exit 0 "and the worker goes on to a clean end" worker_wait d
 
+# --- a result that it calls invalid: a compacted topic takes none without a key ---
+kafka topic compact.results 1 cleanup.policy=compact >/dev/null
+for mode in at_least_once exactly_once; do
+    compact=(--set kafka.request_topic="compact.$mode" --set kafka.result_topic=compact.results)
+    worker_start "$mode" "${options[@]}" "${compact[@]}" --set kafka.group_id="$mode" --set kafka.create_topics=true \
+        --set delivery.mode="$mode" --set delivery.transactional_id="$mode" || exit 1
+    { # around one job without a key
+        printf '%s-1\tde\tOK\n%s-2\tde\tCancel\n' $mode $mode | submit "${compact[@]}" --ids
+        printf '%s-bare\tde\tOK\n' $mode | submit "${compact[@]}" --ids --no-key
+        printf '%s-3\tde\tOpen\n' $mode | submit "${compact[@]}" --ids
+    } >"$WORK/$mode.ids"
+    results "${compact[@]}" --ids "$WORK/$mode.ids" >"$WORK/$mode.out"
+    check "an invalid result becomes a dead letter ($mode)" grep -q "^$mode-bare.DEAD_LETTER.*RESULT_REFUSED" "$WORK/$mode.out"
+    check "and its neighbours their results" test "$(grep -c "^$mode-[123].OK" "$WORK/$mode.out")" = 3
+    kill -TERM "${worker_pid[$mode]}"
+    check_exit 0 "and the worker goes on to a clean end" worker_wait "$mode"
+done
+
 finish

@@ -15,7 +15,7 @@ enum { PRODUCE = 0, MOST = 2000 };
 
 /* What was reported, by the number that each record carries as its opaque. */
 struct reports {
-    int ok, too_large, retry, stop;
+    int ok, too_large, invalid, retry, stop;
     int by_number[MOST];
 };
 
@@ -28,6 +28,8 @@ static void count(void *ctx, void *opaque, enum err_code rc, const struct err *e
         r->ok++;
     else if (rc == ERR_RESULT_TOO_LARGE)
         r->too_large++;
+    else if (rc == ERR_RESULT_REFUSED)
+        r->invalid++;
     else if (e->act == ERR_STOP)
         r->stop++;
     else
@@ -54,14 +56,19 @@ static enum err_code send_bytes(struct publisher *p, int number, size_t bytes)
     return publisher_send(p, &o, &e);
 }
 
+static int reported(const struct reports *r)
+{
+    return r->ok + r->too_large + r->invalid + r->retry + r->stop;
+}
+
 static void turn_until(struct publisher *p, const struct reports *r, int all, int ms)
 {
     int64_t until = clock_mono_ns() + ms * NS_PER_MS;
 
-    while (r->ok + r->too_large + r->retry + r->stop < all && clock_mono_ns() < until)
+    while (reported(r) < all && clock_mono_ns() < until)
         publisher_turn(p, 20);
-    cr_assert_eq(r->ok + r->too_large + r->retry + r->stop, all, "%d ok, %d too large, %d retry, %d stop", r->ok,
-                 r->too_large, r->retry, r->stop);
+    cr_assert_eq(reported(r), all, "%d ok, %d too large, %d invalid, %d retry, %d stop", r->ok, r->too_large,
+                 r->invalid, r->retry, r->stop);
 }
 
 static void assert_once_each(const struct reports *r, int n)
@@ -227,25 +234,39 @@ Test(publisher, what_is_over_the_producers_own_limit_is_refused_at_once, .timeou
     kafka_case_close(&kc);
 }
 
-Test(publisher, a_batch_refused_for_its_size_is_split_and_only_the_guilty_one_fails, .timeout = 30)
+/* Ten in one batch that is refused, and the first one again where it is alone. */
+static void refuse_a_batch(rd_kafka_resp_err_t why, struct reports *r)
 {
     struct kafka_case kc;
-    struct reports r;
 
     kafka_case_open(&kc, 1);
-    struct publisher *p = opened(&kc, &r);
+    struct publisher *p = opened(&kc, r);
     cr_assert_eq(send_bytes(p, 0, 10), ERR_OK);
-    turn_until(p, &r, 1, 5000); /* connected: what follows is one batch */
-    rd_kafka_mock_push_request_errors(kc.mock, PRODUCE, 2, RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE,
-                                      RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE);
+    turn_until(p, r, 1, 5000); /* connected: what follows is one batch */
+    rd_kafka_mock_push_request_errors(kc.mock, PRODUCE, 2, why, why);
     for (int i = 1; i <= 10; i++)
         cr_assert_eq(send_bytes(p, i, 1000), ERR_OK);
-    turn_until(p, &r, 11, 15000);
-    cr_assert_eq(r.too_large, 1);
-    cr_assert_eq(r.ok, 10);
-    assert_once_each(&r, 11);
+    turn_until(p, r, 11, 15000);
+    cr_assert_eq(r->ok, 10);
+    assert_once_each(r, 11);
     publisher_close(p, 1000);
     kafka_case_close(&kc);
+}
+
+Test(publisher, a_batch_refused_for_its_size_is_split_and_only_the_guilty_one_fails, .timeout = 30)
+{
+    struct reports r;
+
+    refuse_a_batch(RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE, &r);
+    cr_assert_eq(r.too_large, 1);
+}
+
+Test(publisher, a_batch_called_invalid_is_split_and_only_the_guilty_one_fails, .timeout = 30)
+{
+    struct reports r;
+
+    refuse_a_batch(RD_KAFKA_RESP_ERR_INVALID_RECORD, &r);
+    cr_assert_eq(r.invalid, 1);
 }
 
 Test(publisher, missing_rights_to_a_topic_may_come_so_the_record_is_to_be_sent_again, .timeout = 30)

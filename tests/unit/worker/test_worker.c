@@ -289,6 +289,23 @@ Test(worker, dead_letter_too_large_goes_without_its_value_and_says_where_that_is
     worker_case_close(&wc);
 }
 
+Test(worker, dead_letter_that_is_called_invalid_stops_it_with_nothing_committed)
+{
+    struct outgoing poison = json("no job at all");
+
+    worker_case_open(&wc, NULL);
+    worker_case_start(&wc);
+    worker_case_until(&wc, worker_case_is_ready, 0, "ready");
+    rd_kafka_mock_push_request_errors(embedded_cluster(wc.broker), 0 /* Produce */, 3, RD_KAFKA_RESP_ERR_NO_ERROR,
+                                      RD_KAFKA_RESP_ERR_INVALID_RECORD, RD_KAFKA_RESP_ERR_INVALID_RECORD);
+    worker_case_send(&wc, &poison, 1);
+    worker_case_wait(&wc);
+    cr_assert_eq(wc.rc, ERR_KAFKA);
+    cr_assert_not_null(strstr(wc.e.msg, "dead letter is refused"), "%s", wc.e.msg);
+    cr_assert_leq(worker_case_committed(&wc, 0) + worker_case_committed(&wc, 1), 0);
+    worker_case_close(&wc);
+}
+
 static bool is_unready(struct worker_case *c, int n)
 {
     return !worker_case_is_ready(c, n);
