@@ -19,9 +19,10 @@ jobs_named() { cut -f1-3 "$WORK/evaluation.tsv" | sed "s/^eval/$1/"; } # 250 job
 work() { jobs_named "$1" | submit --ids >"$WORK/$1.ids"; }
 done_by() { metric "$1" 'jobs_total{outcome="result"}'; }
 is_under_way() { [ "$(done_by "$1")" -gt "$2" ]; }
-wait_under_way() { # WORKER: until it has published something more
+begin() { # WORKER PREFIX: jobs, until it has published one of them
     local before
     before=$(done_by "$1")
+    work "$2"
     within 30 is_under_way "$1" "$before"
 }
 
@@ -50,8 +51,7 @@ check "each job has one outcome" once_each calm
 
 # --- kill -9 in the middle ---
 for round in 1 2 3; do
-    work "kill$round"
-    wait_under_way a
+    begin a "kill$round"
     kill -KILL "${worker_pid[a]}"
     worker_wait a 2>/dev/null
     start a one || exit 1
@@ -59,16 +59,14 @@ for round in 1 2 3; do
 done
 
 # --- members come and go ---
-work pair
 start b two || exit 1
-wait_under_way b
+begin b pair
 kill -TERM "${worker_pid[b]}"
 check_exit 0 "one of two stops under load" worker_wait b
 check "and each job has one outcome" once_each pair
 
 # --- the broker goes away and comes back ---
-work away
-wait_under_way a
+begin a away
 kafka broker 1 kill
 kafka broker 1 start
 check "after a broker's death each job has one outcome" once_each away
@@ -85,28 +83,26 @@ kill -TERM "${worker_pid[a]}"
 worker_wait a
 once+=(--bootstrap "127.0.0.1:$late" --set kafka.properties=socket.timeout.ms=1500)
 start late one || exit 1
-work late
-wait_under_way late
-for round in 1 2; do # EndTxn
-    : >"$WORK/hold-26-4000"
-    within 20 is_held 26 $round || break
-    within 20 is_delivered 26 $round
+hold() { # API TIMES PREFIX: the next such request waits, new jobs make one
+    : >"$WORK/hold-$1-4000"
+    work "$3"
+    within 20 is_held "$1" "$2" && within 20 is_delivered "$1" "$2"
+}
+check "a commit is held" hold 26 1 late1 # EndTxn
+check "and another one" hold 26 2 late2
+check "and offsets are" hold 28 1 late3 # TxnOffsetCommit
+was_replaced() { [ "$(metric late producer_rebuilds_total)" -ge 2 ]; }
+check "the producer was replaced each time" within 20 was_replaced
+for round in 1 2 3; do
+    check "after requests that came late each job has one outcome ($round)" once_each "late$round"
 done
-: >"$WORK/hold-28-4000" # TxnOffsetCommit
-work later              # the first ones may be done by now
-within 20 is_delivered 28 1
-check "commits were held" test "$(grep -c held "$WORK/held.log")" = 3
-check "the producer was replaced each time" test "$(metric late producer_rebuilds_total)" -ge 2
-check "after commits that came late each job has one outcome" once_each late
-check "and so has what came meanwhile" once_each later
 kill -TERM "${worker_pid[late]}"
 check_exit 0 "it stops well" worker_wait late
 once+=(--bootstrap "$servers" --set kafka.properties=socket.timeout.ms=10000)
 start a one || exit 1
 
 # --- a second worker of the same name ---
-work twin
-wait_under_way a
+begin a twin
 start c one || exit 1
 check_exit 8 "the older of two workers of one transactional id is fenced" worker_wait a
 check "it says so in one line" grep -q 'event=fenced.*transactional id' "$WORK/a.log"
