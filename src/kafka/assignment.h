@@ -34,6 +34,7 @@ struct partition {
     rd_kafka_message_t *put_off; /* read, and not taken before its ledger has room and it may be in work; or NULL */
     bool paused;                 /* in the library, behind put_off */
     int64_t lost_ns, lost_ask_ns, past_end_ns; /* lost_offset.h; monotonic, 0 = not */
+    bool gone;                                 /* the group has lost its offset: the topic is another one, confirm.h */
     bool ask_group;                            /* it begins where the group is, with a new ledger */
     int64_t least_end, start;                  /* start: where it begins again, -1 = not decided */
     int64_t begun;                             /* where a rule began it, whatever the group has stored; -1 = none did */

@@ -19,6 +19,7 @@ struct commits {
     rd_kafka_t *rk;
     rd_kafka_queue_t *queue; /* of the answers */
     struct offsets *offsets;
+    struct confirm *confirm;
     struct assignment *mine;
     int interval_ms;
     struct err failure; /* code ERR_OK = none */
@@ -35,8 +36,8 @@ struct commits {
     _Atomic int64_t n_done, n_failed;
 };
 
-enum err_code commits_open(struct commits **out, rd_kafka_t *rk, struct offsets *o, struct assignment *mine,
-                           int interval_ms, int wake_fd, struct err *e)
+enum err_code commits_open(struct commits **out, rd_kafka_t *rk, struct offsets *o, struct confirm *cf,
+                           struct assignment *mine, int interval_ms, int wake_fd, struct err *e)
 {
     struct commits *m = calloc(1, sizeof *m);
 
@@ -45,6 +46,7 @@ enum err_code commits_open(struct commits **out, rd_kafka_t *rk, struct offsets 
         return err_set(e, ERR_NOMEM, ERR_STOP, "commits: out of memory");
     m->rk = rk;
     m->offsets = o;
+    m->confirm = cf;
     m->mine = mine;
     m->interval_ms = interval_ms;
     m->queue = rd_kafka_queue_new(rk);
@@ -151,9 +153,11 @@ void commits_serve(struct commits *m, int timeout_ms)
 /* Sends the offsets, if there is anything new. */
 static void start(struct commits *m)
 {
-    rd_kafka_topic_partition_list_t *list = offsets_make(m->offsets, m->mine);
+    rd_kafka_topic_partition_list_t *list;
     rd_kafka_resp_err_t rc;
 
+    confirm_ask(m->confirm);
+    list = offsets_make(m->offsets, m->mine);
     m->wanted = false;
     if (!list)
         return;

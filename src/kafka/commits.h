@@ -12,6 +12,7 @@
 
 #include "base/err.h"
 #include "kafka/assignment.h"
+#include "kafka/confirm.h"
 #include "kafka/offsets.h"
 
 #include <librdkafka/rdkafka.h>
@@ -21,8 +22,8 @@
 struct commits;
 
 /* Answers write to wake_fd.  All that is given must outlive it. */
-MUST_CHECK enum err_code commits_open(struct commits **out, rd_kafka_t *rk, struct offsets *o, struct assignment *mine,
-                                      int interval_ms, int wake_fd, struct err *e);
+MUST_CHECK enum err_code commits_open(struct commits **out, rd_kafka_t *rk, struct offsets *o, struct confirm *cf,
+                                      struct assignment *mine, int interval_ms, int wake_fd, struct err *e);
 void commits_let_go(struct commits *m); /* before the library closes: no answer is taken any more */
 void commits_close(struct commits *m);
 

@@ -5,6 +5,7 @@
 #include "kafka/assignment.h"
 #include "kafka/client.h"
 #include "kafka/commits.h"
+#include "kafka/confirm.h"
 #include "kafka/consumer_conf.h"
 #include "kafka/handover.h"
 #include "kafka/intake.h"
@@ -65,6 +66,7 @@ struct consumer {
     struct assignment *mine;
     struct intake *intake;
     struct offsets *offsets;
+    struct confirm *confirm;
     struct commits *commits;
     struct handover *handover; /* to the publisher of transactions */
 
@@ -356,7 +358,7 @@ static bool wait_revoke(struct consumer *c, const rd_kafka_topic_partition_list_
         empty_wake(c);
         serve_finished(c);
         handover_say(c->handover, offsets_have_news(c->mine), true);
-        handover_serve(c->handover, c->rk, c->mine, c->offsets);
+        handover_serve(c->handover, c->rk, c->mine, c->offsets, c->confirm);
         bool lost = rd_kafka_assignment_lost(c->rk);
         atomic_store(&c->last_turn_ns, clock_mono_ns());
         if (lost || is_over(c, going) || atomic_load(&c->abandoned) || clock_mono_ns() >= until_ns)
@@ -373,7 +375,6 @@ static void on_revoke(struct consumer *c, const rd_kafka_topic_partition_list_t 
     int64_t ms = c->d.revoke_timeout_ms < c->k->max_poll_interval_ms / 2 ? c->d.revoke_timeout_ms
                                                                          : c->k->max_poll_interval_ms / 2;
     int64_t start = clock_mono_ns(), commit_ms = ms < 1000 ? 1000 : ms;
-    rd_kafka_topic_partition_list_t *ends;
     bool lost;
 
     for (int i = 0; i < going->cnt; i++) {
@@ -382,14 +383,11 @@ static void on_revoke(struct consumer *c, const rd_kafka_topic_partition_list_t 
             p->revoked = true;
     }
     lost = wait_revoke(c, going, start + ms * NS_PER_MS, is_idle);
-    ends = rd_kafka_topic_partition_list_copy(going);
-    lost_offset_check(c->rk, c->mine, ends); /* a topic that is gone may be there anew: no commit for it */
-    for (int i = 0; i < ends->cnt; i++) {
-        struct partition *p = assignment_find(c->mine, ends->elems[i].partition);
-        if (p && !ends->elems[i].err)
+    for (int i = 0; i < going->cnt; i++) {
+        struct partition *p = assignment_find(c->mine, going->elems[i].partition);
+        if (p)
             caution_rest(&p->caution); /* given up in order: no death */
     }
-    rd_kafka_topic_partition_list_destroy(ends);
     if (!lost && is_transactional(c))
         lost = wait_revoke(c, going, clock_mono_ns() + REST_MS * NS_PER_MS, is_told);
     if (!lost)
@@ -519,6 +517,8 @@ static void serve_lost_offsets(struct consumer *c)
     atomic_store(&c->lost_offsets, lost_offset_count(c->mine));
     if (atomic_load(&c->lost_offsets) == 0 || c->stop.code != ERR_OK)
         return;
+    if (lost_offset_is_due(c->mine))
+        confirm_ask(c->confirm);
     if (lost_offset_serve(c->rk, c->k, c->mine, &e))
         begin_again(c);
     if (e.code != ERR_OK)
@@ -695,8 +695,7 @@ static void rest_if_asked(struct consumer *c)
     if (!atomic_load(&c->resting) || atomic_load(&c->rested))
         return;
     c->intake_stopped = true;
-    if (atomic_load(&c->lost_offsets) == 0) /* else the topic may be another: no commit only to say so */
-        watch_rest(c->mine, NULL);
+    watch_rest(c->mine, NULL);
     commits_want(c->commits);
     handover_say(c->handover, offsets_have_news(c->mine), true);
     atomic_store(&c->rested, true);
@@ -727,11 +726,12 @@ enum err_code consumer_turn(struct consumer *c, int timeout_ms, struct err *e)
     empty_wake(c);
     serve_finished(c);
     rest_if_asked(c);
-    handover_serve(c->handover, c->rk, c->mine, c->offsets);
+    handover_serve(c->handover, c->rk, c->mine, c->offsets, c->confirm);
     busy = serve_group(c);
     if (c->ask_again_ns && now >= c->ask_again_ns)
         ask_offsets(c, COMMITTED_TURN_MS);
     commits_serve(c->commits, 0);
+    confirm_now_and_then(c->confirm);
     serve_lost_offsets(c);
     busy |= read_records(c);
     if (commits_here(c))
@@ -790,7 +790,9 @@ static enum err_code start_library(struct consumer *c, const char *bootstrap, st
         return rc;
     rd_kafka_poll_set_consumer(c->rk);
     c->group_queue = rd_kafka_queue_get_consumer(c->rk);
-    rc = commits_open(&c->commits, c->rk, c->offsets, c->mine, c->d.commit_interval_ms, c->wake_fd, e);
+    if ((rc = confirm_open(&c->confirm, c->rk, c->k->request_topic, c->mine, e)) != ERR_OK)
+        return rc;
+    rc = commits_open(&c->commits, c->rk, c->offsets, c->confirm, c->mine, c->d.commit_interval_ms, c->wake_fd, e);
     if (rc != ERR_OK)
         return rc;
     if ((rc = intake_open(&c->intake, c->rk, c->k->request_topic, c->mine, ledger_window(c), admit, c, e)) != ERR_OK)
@@ -893,6 +895,7 @@ int64_t consumer_in_flight(const struct consumer *c)
 static void consumer_free(struct consumer *c)
 {
     commits_close(c->commits);
+    confirm_close(c->confirm);
     assignment_close(c->mine);
     offsets_close(c->offsets);
     handover_close(c->handover);

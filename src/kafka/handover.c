@@ -20,7 +20,7 @@ struct handover {
     enum kind kind;
     const struct source *sources;
     size_t n;
-    bool *late;
+    bool *stuck;
     struct prepared *out;
     enum offsets_verdict *verdicts;
     int timeout_ms;
@@ -103,7 +103,7 @@ static enum err_code wait_answer(struct handover *h, enum kind kind, int timeout
     return err_set(e, ERR_TIMEOUT, ERR_RETRY, "the consumer did not answer within %d ms", timeout_ms);
 }
 
-enum err_code handover_prepare(struct handover *h, const struct source *sources, size_t n, bool *late,
+enum err_code handover_prepare(struct handover *h, const struct source *sources, size_t n, bool *stuck,
                                struct prepared *out, int timeout_ms, struct err *e)
 {
     enum err_code rc;
@@ -112,7 +112,7 @@ enum err_code handover_prepare(struct handover *h, const struct source *sources,
     pthread_mutex_lock(&h->lock);
     h->sources = sources;
     h->n = n;
-    h->late = late;
+    h->stuck = stuck;
     h->out = out;
     rc = wait_answer(h, PREPARE, timeout_ms, e);
     pthread_mutex_unlock(&h->lock);
@@ -182,26 +182,30 @@ static void serve_end(struct handover *h, struct assignment *mine)
 
 static enum err_code hold(struct handover *h, struct assignment *mine)
 {
-    size_t late = 0;
+    size_t late = 0, stuck = 0;
 
     for (size_t i = 0; i < h->n; i++) {
         const struct source *at = &h->sources[i];
         struct partition *p = assignment_owns(mine, at) ? assignment_find(mine, at->partition) : NULL;
 
-        h->late[i] = !p || ledger_hold(p->ledger, at->offset, NULL) != ERR_OK;
-        late += h->late[i];
+        h->stuck[i] = p && p->lost_ns;
+        stuck += h->stuck[i];
+        late += !p || (!h->stuck[i] && ledger_hold(p->ledger, at->offset, NULL) != ERR_OK);
     }
-    if (late == 0)
+    if (late + stuck == 0)
         return ERR_OK;
     unhold_all(mine);
-    return err_set(h->e, ERR_CLOSED, ERR_SKIP, "%zu of %zu jobs are no longer ours", late, h->n);
+    return err_set(h->e, ERR_CLOSED, ERR_SKIP, "of %zu jobs %zu are no longer ours, %zu wait for their partition", h->n,
+                   late, stuck);
 }
 
-static enum err_code prepare(struct handover *h, rd_kafka_t *rk, struct assignment *mine, struct offsets *o)
+static enum err_code prepare(struct handover *h, rd_kafka_t *rk, struct assignment *mine, struct offsets *o,
+                             struct confirm *cf)
 {
-    enum err_code rc = hold(h, mine);
+    enum err_code rc;
 
-    if (rc != ERR_OK)
+    confirm_ask(cf);
+    if ((rc = hold(h, mine)) != ERR_OK)
         return rc;
     h->out->offsets = offsets_make(o, mine);
     if (!h->out->offsets)
@@ -217,12 +221,12 @@ static enum err_code prepare(struct handover *h, rd_kafka_t *rk, struct assignme
     return ERR_OK;
 }
 
-void handover_serve(struct handover *h, rd_kafka_t *rk, struct assignment *mine, struct offsets *o)
+void handover_serve(struct handover *h, rd_kafka_t *rk, struct assignment *mine, struct offsets *o, struct confirm *cf)
 {
     pthread_mutex_lock(&h->lock);
     serve_end(h, mine);
     if (h->kind != NOTHING) {
-        h->rc = h->kind == PREPARE ? prepare(h, rk, mine, o)
+        h->rc = h->kind == PREPARE ? prepare(h, rk, mine, o, cf)
                                    : offsets_judge(o, rk, mine, h->sources, h->n, h->verdicts, h->timeout_ms, h->e);
         h->kind = NOTHING;
         pthread_cond_signal(&h->answered);

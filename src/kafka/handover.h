@@ -2,7 +2,7 @@
  *
  *   publisher's thread                               consumer's thread, in each turn and while a revocation waits
  *   handover_prepare(sources) --sources-->           holds them in the ledgers
- *        <--offsets and notes as if they were finished, fresh group metadata, or: these are late--
+ *        <--offsets and notes as if they were finished, fresh group metadata, or: some cannot be committed now--
  *   send offsets, commit
  *   handover_end(committed or not) -->               the offsets are stored; or the held ones are in flight again
  *
@@ -15,6 +15,7 @@
 
 #include "base/err.h"
 #include "kafka/assignment.h"
+#include "kafka/confirm.h"
 #include "kafka/offsets.h"
 #include "wire/record.h"
 
@@ -36,9 +37,10 @@ void handover_close(struct handover *h);
 
 /* ---- the publisher's side ---- */
 
-/* ERR_OK: *out is filled.  ERR_CLOSED, act ERR_SKIP: some sources are late (late[i]), nothing is held.  ERR_TIMEOUT,
- * act ERR_RETRY: the consumer did not answer.  ERR_CLOSED, act ERR_STOP: it has ended. */
-MUST_CHECK enum err_code handover_prepare(struct handover *h, const struct source *sources, size_t n, bool *late,
+/* ERR_OK: *out is filled.  ERR_CLOSED, act ERR_SKIP: some sources are late, or their partition is lost (stuck[i]: its
+ * offset cannot be committed now); nothing is held.  ERR_TIMEOUT, act ERR_RETRY: the consumer did not answer.
+ * ERR_CLOSED, act ERR_STOP: it has ended. */
+MUST_CHECK enum err_code handover_prepare(struct handover *h, const struct source *sources, size_t n, bool *stuck,
                                           struct prepared *out, int timeout_ms, struct err *e);
 /* Once for each prepare that went well. */
 void handover_end(struct handover *h, bool committed);
@@ -51,7 +53,7 @@ void handover_set_asker_fd(struct handover *h, int eventfd); /* woken when the h
 
 /* ---- the consumer's side ---- */
 
-void handover_serve(struct handover *h, rd_kafka_t *rk, struct assignment *mine, struct offsets *o);
+void handover_serve(struct handover *h, rd_kafka_t *rk, struct assignment *mine, struct offsets *o, struct confirm *cf);
 void handover_say(struct handover *h, bool has_news, bool hurries);
 void handover_deafen(struct handover *h); /* the consumer serves no more */
 

@@ -59,6 +59,16 @@ static bool is_due(const struct partition *p, int64_t now)
     return p->lost_ns && p->known && !p->revoked && now >= p->lost_ask_ns;
 }
 
+bool lost_offset_is_due(struct assignment *mine)
+{
+    int64_t now = clock_mono_ns();
+
+    for (int i = 0; i < assignment_count(mine); i++)
+        if (is_due(assignment_at(mine, i), now))
+            return true;
+    return false;
+}
+
 /* The first offset or the end of each, as kind says; false: somebody does not answer. */
 static bool ask(rd_kafka_t *rk, const struct kafka_config *k, struct assignment *mine, int64_t kind, int64_t now)
 {
@@ -83,24 +93,6 @@ static bool ask(rd_kafka_t *rk, const struct kafka_config *k, struct assignment 
     if (rc)
         log_event(LOG_WARN, "log_unknown", "error=%s", rd_kafka_err2name(rc));
     return !rc;
-}
-
-void lost_offset_check(rd_kafka_t *rk, struct assignment *mine, rd_kafka_topic_partition_list_t *list)
-{
-    rd_kafka_resp_err_t rc;
-
-    for (int i = 0; i < list->cnt; i++)
-        list->elems[i].offset = RD_KAFKA_OFFSET_END;
-    rc = rd_kafka_offsets_for_times(rk, list, ASK_MS);
-    for (int i = 0; i < list->cnt; i++) {
-        rd_kafka_topic_partition_t *tp = &list->elems[i];
-        const struct partition *p = assignment_find(mine, tp->partition);
-
-        if (rc)
-            tp->err = rc;
-        else if (!tp->err && (!p || tp->offset < ledger_frontier(p->ledger)))
-            tp->err = RD_KAFKA_RESP_ERR_OFFSET_OUT_OF_RANGE;
-    }
 }
 
 static void begin_at(struct partition *p, int64_t offset, const char *why)
@@ -168,6 +160,11 @@ static enum err_code decide(struct partition *p, const struct kafka_config *k, s
 {
     int64_t want = lost_offset_wanted(p), low = atomic_load(&p->low), end = atomic_load(&p->end);
 
+    if (p->gone) {
+        p->ask_group = true;
+        p->start = want; /* stands for: where the group is */
+        return ERR_OK;
+    }
     if (want < 0)
         return decide_without(p, k, low, end, e);
     if (want < low)
@@ -185,12 +182,10 @@ static enum err_code decide(struct partition *p, const struct kafka_config *k, s
 bool lost_offset_serve(rd_kafka_t *rk, const struct kafka_config *k, struct assignment *mine, struct err *e)
 {
     int64_t now = clock_mono_ns();
-    bool any = false, due = false, known;
+    bool any = false, known;
 
     e->code = ERR_OK;
-    for (int i = 0; i < assignment_count(mine) && !due; i++)
-        due = is_due(assignment_at(mine, i), now);
-    if (!due)
+    if (!lost_offset_is_due(mine))
         return false;
     known = ask(rk, k, mine, RD_KAFKA_OFFSET_BEGINNING, now) && ask(rk, k, mine, RD_KAFKA_OFFSET_END, now);
     for (int i = 0; i < assignment_count(mine); i++) {

@@ -4,6 +4,7 @@
  *                                                       |                             (the consumer assigns it there)
  *                                                       +--> an error, act ERR_STOP
  *
+ *   the group lost it (confirm.h) where the group is, so as kafka.offset_reset says: the topic is another one
  *   no offset                     as kafka.offset_reset says
  *   before the start of the log   deleted by retention: from the first record left; stops under offset_reset "error"
  *   after its end                 the end may come back once an election is over: waits offset_wait_ms for it, then as
@@ -28,13 +29,11 @@
 void lost_offset_note(struct partition *p);
 int lost_offset_count(struct assignment *mine);
 
+bool lost_offset_is_due(struct assignment *mine); /* there is something to decide now */
 /* Decides for those that are due and whose log can be asked about; true: some p->start is set.  An error is act
  * ERR_STOP. */
 bool lost_offset_serve(rd_kafka_t *rk, const struct kafka_config *k, struct assignment *mine, struct err *e);
 
-/* Does the log of each partition in list reach to what is finished of it?  Where not (deleted, made anew) or not known
- * within ASK_MS: its entry gets an error. */
-void lost_offset_check(rd_kafka_t *rk, struct assignment *mine, rd_kafka_topic_partition_list_t *list);
 /* What the next record's offset has to be for p, -1 = it has none. */
 int64_t lost_offset_wanted(const struct partition *p);
 /* How many offsets left the log before they were read, once p->start is set. */

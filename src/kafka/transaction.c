@@ -70,7 +70,8 @@ struct transaction {
 
     struct entry *entries;
     struct source *sources;
-    bool *late;
+    bool *stuck; /* as the consumer said of the sources, where has_stuck */
+    bool has_stuck;
     enum offsets_verdict *verdicts;
     int n, most, waiting; /* waiting: without a delivery report */
     bool alone_out;
@@ -114,7 +115,7 @@ static void end(struct transaction *t, bool committed)
 {
     if (t->is_prepared)
         handover_end(t->handover, committed);
-    t->is_prepared = t->commit_begun = t->unclear = t->alone_out = t->timed_out = false;
+    t->is_prepared = t->has_stuck = t->commit_begun = t->unclear = t->alone_out = t->timed_out = false;
     prepared_free(&t->prepared);
     t->n = t->waiting = 0;
     t->dr = RD_KAFKA_RESP_ERR_NO_ERROR;
@@ -136,9 +137,13 @@ static int count_refused(const struct transaction *t)
     return n;
 }
 
-static void verdict_of_abort(struct err *e, const struct transaction *t, const struct entry *en, int refused)
+static void verdict_of_abort(struct err *e, const struct transaction *t, int i, int refused)
 {
-    if (!en->err || en->err == RD_KAFKA_RESP_ERR__PURGE_QUEUE || en->err == RD_KAFKA_RESP_ERR__PURGE_INFLIGHT)
+    const struct entry *en = &t->entries[i];
+
+    if (t->has_stuck && t->stuck[i])
+        err_set(e, ERR_KAFKA, ERR_RETRY, "its partition's offset cannot be committed now");
+    else if (!en->err || en->err == RD_KAFKA_RESP_ERR__PURGE_QUEUE || en->err == RD_KAFKA_RESP_ERR__PURGE_INFLIGHT)
         *e = t->why;
     else if (produce_is_refusal(en->err)) /* one record in its batch, or one that was alone, is the guilty one */
         produce_refusal(e, en->err, refused == 1 || en->alone ? ERR_SKIP : ERR_RETRY, produce_topic(t->k, en->to),
@@ -155,7 +160,7 @@ static void report_aborted(struct transaction *t)
     if (t->why.code == ERR_OK)
         set_again(&t->why);
     for (int i = 0; i < t->n; i++) {
-        verdict_of_abort(&e, t, &t->entries[i], refused);
+        verdict_of_abort(&e, t, i, refused);
         report(t, i, &e);
     }
     end(t, false);
@@ -434,7 +439,7 @@ static void prepare(struct transaction *t)
 {
     struct err e;
 
-    switch (handover_prepare(t->handover, t->sources, (size_t)t->n, t->late, &t->prepared, STEP_MS, &e)) {
+    switch (handover_prepare(t->handover, t->sources, (size_t)t->n, t->stuck, &t->prepared, STEP_MS, &e)) {
     case ERR_OK:
         t->is_prepared = true;
         t->state = SENDING;
@@ -443,7 +448,10 @@ static void prepare(struct transaction *t)
         if (is_over_time(t))
             abort_for(t, ERR_KAFKA, e.msg);
         return;
-    case ERR_CLOSED: abort_for(t, e.act == ERR_SKIP ? ERR_BUSY : ERR_KAFKA, e.msg); return;
+    case ERR_CLOSED:
+        t->has_stuck = e.act == ERR_SKIP;
+        abort_for(t, e.act == ERR_SKIP ? ERR_BUSY : ERR_KAFKA, e.msg);
+        return;
     default: abort_for(t, ERR_KAFKA, e.msg); return;
     }
 }
@@ -618,7 +626,7 @@ static void free_all(struct transaction *t)
 {
     free(t->entries);
     free(t->sources);
-    free(t->late);
+    free(t->stuck);
     free(t->verdicts);
     free(t);
 }
@@ -632,9 +640,9 @@ static enum err_code place(struct transaction *t, const struct delivery_config *
     n = (size_t)t->most;
     t->entries = calloc(n, sizeof *t->entries);
     t->sources = calloc(n, sizeof *t->sources);
-    t->late = calloc(n, sizeof *t->late);
+    t->stuck = calloc(n, sizeof *t->stuck);
     t->verdicts = calloc(n, sizeof *t->verdicts);
-    if (!t->entries || !t->sources || !t->late || !t->verdicts)
+    if (!t->entries || !t->sources || !t->stuck || !t->verdicts)
         return err_set(e, ERR_NOMEM, ERR_STOP, "transaction: no memory for %d records", t->most);
     return ERR_OK;
 }
