@@ -38,6 +38,7 @@ awk 'BEGIN { srand(1); for (i = 0; i < 40; i++) { words = ""
 kafka tool org.apache.kafka.tools.ProducerPerformance --topic big --num-records 15000 --payload-file "$WORK/jobs" \
     --throughput -1 --producer-props "bootstrap.servers=$servers" compression.type=zstd linger.ms=50 >>"$WORK/kafka.log"
 resident_kb() { awk -v what="$2:" '$1 == what { print $2 }' "/proc/${worker_pid[$1]}/status"; }
+export ASAN_OPTIONS=${ASAN_OPTIONS:+$ASAN_OPTIONS:}quarantine_size_mb=1 # else freed memory counts, of a sanitizer build
 window=32
 FAKE_STEP_US=1000000 worker big big --set delivery.max_in_flight_mb=$window --set kafka.offset_reset=latest || exit 1
 before=$(resident_kb big VmRSS) # with an empty queue: it began at the end
