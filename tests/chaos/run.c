@@ -133,6 +133,7 @@ static void worker_arguments(struct runner *r)
     set_key(r, "delivery.commit_interval_ms", "100");
     set_key(r, "batch.max_jobs", "32");
     set_key(r, "retry.backoff_max_ms", "1000");
+    set_key(r, "retry.max_crashes", "4"); /* a worker cannot tell our faults from a job's */
     set_key(r, "dead_letter.max_share", "1");
     set_key(r, "http.enabled", "false");
     if (r->registry) {
