@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Nothing lost, nothing repeated beyond what the mode allows: a run of faults of each delivery mode, with a fixed seed.
-# CHAOS_MINUTES of each (1), CHAOS_SEED (20261201).  Longer ones: make chaos.
+# CHAOS_MINUTES of each (3), CHAOS_SEED (20261201).  Longer ones: make chaos.
 cd "$(dirname "$0")/../.." || exit 1
 BUILD=${BUILD:-build}
 WORK=$BUILD/integration/chaos
@@ -37,7 +37,7 @@ for mode in at_least_once exactly_once; do
         continue
     fi
     report=$WORK/$mode.report
-    SEED=$seed MINUTES=${CHAOS_MINUTES:-1} MODE=$mode tests/chaos/run.sh >"$report" 2>&1
+    SEED=$seed MINUTES=${CHAOS_MINUTES:-3} MODE=$mode tests/chaos/run.sh >"$report" 2>&1
     rc=$?
     claim "every acknowledged job has a result or a dead letter" lost unwritten
     claim "no job has both" both
