@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# make bench-kafka: the worker with an engine that costs nothing, against a real Kafka, beside the bare loop of librdkafka
-# that only copies; both in the same run, since what the machine gives changes from one to the next.
+# make bench-kafka: the worker with an engine that costs nothing, against a real Kafka, beside two bare loops of librdkafka:
+# one copies the jobs, the other answers each with one of the worker's results, so that the broker carries the same bytes.
+# All in the same run, since what the machine gives changes from one to the next.
 #
 #   JOBS      of a round of throughput (100000)
 #   ROUNDS    of each, in turns; the best counts (3)
@@ -53,9 +54,10 @@ least_us() { # least_us FILE: the least processor time a job of the rounds in it
     grep -xE "[0-9]+" "$1" | sort -n | head -1 | awk -v jobs="$jobs" '{ printf "%.1f", $1 / jobs }'
 }
 
-bare_loop() { # bare_loop PARTITIONS ROUND
-    kafka topic "floor$1-$2" "$1" 2>>"$WORK/kafka.log"
-    "$FLOOR" copy "$servers" "in$1.in" "floor$1-$2" "$jobs" 2>>"$WORK/floor-cpu-$1" >>"$WORK/floor-$1"
+bare_loop() { # bare_loop NAME PARTITIONS ROUND [RESULTS]
+    local name=$1-$2-$3
+    kafka topic "$name" "$2" 2>>"$WORK/kafka.log"
+    "$FLOOR" copy "$servers" "in$2.in" "$name" "$jobs" ${4:+"$4"} 2>>"$WORK/$1-cpu-$2" >>"$WORK/$1-$2"
     kafka tool org.apache.kafka.tools.consumer.group.ConsumerGroupCommand --bootstrap-server "$servers" --delete \
         --group floor >>"$WORK/kafka.log" 2>&1
 }
@@ -71,25 +73,30 @@ worker_round() { # worker_round PARTITIONS ROUND MODE
 }
 
 throughput() { # throughput PARTITIONS
-    local p=$1 round floor exactly
+    local p=$1 round copy answer exactly
     kafka topic "in$p.in" "$p" 2>>"$WORK/kafka.log"
     "$FLOOR" fill "$servers" "in$p.in" "$jobs"
     for round in $(seq "$rounds"); do
-        bare_loop "$p" "$round"
+        bare_loop copy "$p" "$round"
         worker_round "$p" "$round" at_least_once
+        bare_loop answer "$p" "$round" "at_least_once-$p-$round"
         worker_round "$p" "$round" exactly_once
     done
-    floor=$(best "$WORK/floor-$p") own=$(best "$WORK/at_least_once-$p") exactly=$(best "$WORK/exactly_once-$p")
-    printf '| %d | %d | %d | %d%% (70%%) | %d | %d%% (90%%) | %s | %s | %s |\n' "$p" "$floor" "$own" \
-        $((own * 100 / floor)) "$exactly" $((exactly * 100 / own)) "$(least_us "$WORK/floor-cpu-$p")" \
+    copy=$(best "$WORK/copy-$p") answer=$(best "$WORK/answer-$p")
+    own=$(best "$WORK/at_least_once-$p") exactly=$(best "$WORK/exactly_once-$p")
+    printf '| %d | %d | %d | %d | %d%% | %d%% (70%%) | %d | %d%% (90%%) |' "$p" "$copy" "$answer" "$own" \
+        $((own * 100 / copy)) $((own * 100 / answer)) "$exactly" $((exactly * 100 / own))
+    printf ' %s |' "$(least_us "$WORK/copy-cpu-$p")" "$(least_us "$WORK/answer-cpu-$p")" \
         "$(least_us "$WORK/at_least_once-cpu-$p")" "$(least_us "$WORK/exactly_once-cpu-$p")"
+    echo
 }
 
 kafka topic dead 1 2>>"$WORK/kafka.log"
-echo "Shares with their goals; of exactly once it is the share of at least once. Processor time in us a job, all threads."
+echo "Jobs/s, and shares with their goals; processor time in us a job, all threads."
 echo
-echo "| partitions | bare loop, jobs/s | at least once | share | exactly once | share | bare loop, us | at least once | exactly once |"
-echo "|---|---|---|---|---|---|---|---|---|"
+echo "| partitions | copies | answers | at least once | of copies | of answers | exactly once | of at least once |" \
+    "copies, us | answers | at least once | exactly once |"
+echo "|---|---|---|---|---|---|---|---|---|---|---|---|"
 throughput 1
 one=$own
 throughput 6

@@ -1,10 +1,11 @@
 /* kafka_floor -- what Kafka itself allows: the least that a worker could do, with librdkafka alone, and the clocks for both.
  *
  *   kafka_floor fill BOOTSTRAP TOPIC JOBS               so many jobs, as fast as they go
- *   kafka_floor copy BOOTSTRAP FROM TO JOBS             the bare loop: consume, produce the same bytes (acks=all,
+ *   kafka_floor copy BOOTSTRAP FROM TO JOBS [RESULTS]   the bare loop: consume, produce the same bytes (acks=all,
  *                                                       idempotent), commit at the end; prints records a second, and
  *                                                       on standard error its processor time in us; JOBS 0:
- *                                                       until it is killed
+ *                                                       until it is killed.  RESULTS, a topic of a worker's results:
+ *                                                       each record is answered with one of them, headers and all
  *   kafka_floor rate BOOTSTRAP TOPIC JOBS               waits for so many records, prints records a second between the
  *                                                       first and the last one, by the times that the broker gave them
  *                                                       (message.timestamp.type=LogAppendTime); reads none before the
@@ -82,13 +83,16 @@ static rd_kafka_t *open_producer(const char *bootstrap, const char *linger)
     return rk;
 }
 
-static void produce(rd_kafka_t *rk, const char *topic, const void *key, size_t n_key, const void *value, size_t n)
+/* A record of this value and these headers (NULL: none). */
+static void produce(rd_kafka_t *rk, const char *topic, const void *key, size_t n_key, const void *value, size_t n,
+                    const rd_kafka_headers_t *headers)
 {
+    rd_kafka_headers_t *own = headers ? rd_kafka_headers_copy(headers) : NULL;
     rd_kafka_resp_err_t rc;
 
     while ((rc = rd_kafka_producev(rk, RD_KAFKA_V_TOPIC(topic), RD_KAFKA_V_MSGFLAGS(RD_KAFKA_MSG_F_COPY),
                                    RD_KAFKA_V_KEY((void *)key, n_key), RD_KAFKA_V_VALUE((void *)value, n),
-                                   RD_KAFKA_V_END)) == RD_KAFKA_RESP_ERR__QUEUE_FULL)
+                                   RD_KAFKA_V_HEADERS(own), RD_KAFKA_V_END)) == RD_KAFKA_RESP_ERR__QUEUE_FULL)
         rd_kafka_poll(rk, 5);
     if (rc)
         die("produce", rd_kafka_err2str(rc));
@@ -120,7 +124,7 @@ static void send_job(rd_kafka_t *rk, const char *topic, long i)
     char text[400], key[32];
     int n = job_text(text, sizeof text, i), k = snprintf(key, sizeof key, "bench-%ld", i);
 
-    produce(rk, topic, key, (size_t)k, text, (size_t)n);
+    produce(rk, topic, key, (size_t)k, text, (size_t)n, NULL);
 }
 
 static void fill(const char *bootstrap, const char *topic, long jobs)
@@ -133,10 +137,73 @@ static void fill(const char *bootstrap, const char *topic, long jobs)
     rd_kafka_destroy(rk);
 }
 
-static void copy(const char *bootstrap, const char *from, const char *to, long jobs)
+/* Every partition of the topic from offset on, on one queue. */
+static rd_kafka_queue_t *read_topic(rd_kafka_t *rk, const char *topic, int64_t offset, rd_kafka_topic_t **t)
+{
+    const struct rd_kafka_metadata *md;
+    rd_kafka_queue_t *q = rd_kafka_queue_new(rk);
+
+    *t = rd_kafka_topic_new(rk, topic, NULL);
+    if (rd_kafka_metadata(rk, 0, *t, &md, 10000) || md->topics[0].partition_cnt == 0)
+        die(topic, "no such topic");
+    for (int p = 0; p < md->topics[0].partition_cnt; p++)
+        rd_kafka_consume_start_queue(*t, p, offset, q);
+    rd_kafka_metadata_destroy(md);
+    return q;
+}
+
+/* What the loop answers with. */
+struct answers {
+    rd_kafka_message_t *list[BATCH];
+    long n; /* 0: the record itself */
+};
+
+static void read_answers(struct answers *a, const char *bootstrap, const char *topic)
+{
+    static const char *const settings[] = {"isolation.level=read_committed", "queued.min.messages=1024", NULL};
+    int64_t until = clock_mono_ns() + LIMIT_S * NS_PER_S;
+    rd_kafka_t *rk = open_kafka(RD_KAFKA_CONSUMER, bootstrap, settings);
+    rd_kafka_topic_t *t;
+    rd_kafka_queue_t *q = read_topic(rk, topic, RD_KAFKA_OFFSET_BEGINNING, &t);
+
+    while (a->n < BATCH) { /* the handle stays: they are its own */
+        rd_kafka_message_t *m = rd_kafka_consume_queue(q, 200);
+        if (m && !m->err)
+            a->list[a->n++] = m;
+        else if (m)
+            rd_kafka_message_destroy(m);
+        if (clock_mono_ns() > until)
+            die(topic, "too few results");
+    }
+}
+
+/* The bare loop's answer to one record, the i-th. */
+static void answer(rd_kafka_t *out, const char *to, const rd_kafka_message_t *m, const struct answers *a, long i)
+{
+    const rd_kafka_message_t *with = a->n > 0 ? a->list[i % a->n] : m;
+    rd_kafka_headers_t *headers = NULL;
+
+    if (a->n > 0)
+        rd_kafka_message_headers(with, &headers);
+    produce(out, to, m->key, m->key_len, with->payload, with->len, headers);
+}
+
+static void say_processor_time(void)
+{
+    struct rusage used;
+
+    getrusage(RUSAGE_SELF, &used);
+    fprintf(stderr, "%ld\n",
+            (used.ru_utime.tv_sec + used.ru_stime.tv_sec) * 1000000L + used.ru_utime.tv_usec + used.ru_stime.tv_usec);
+}
+
+static void copy(const char *bootstrap, const char *from, const char *to, long jobs, const char *results)
 {
     static const char *const settings[] = {"group.id=floor", "enable.auto.commit=false", "auto.offset.reset=earliest",
                                            "fetch.wait.max.ms=100", NULL};
+    static struct answers answers;
+    if (results)
+        read_answers(&answers, bootstrap, results);
     rd_kafka_t *in = open_kafka(RD_KAFKA_CONSUMER, bootstrap, settings), *out = open_producer(bootstrap, "linger.ms=2");
     rd_kafka_topic_partition_list_t *topics = rd_kafka_topic_partition_list_new(1);
     rd_kafka_message_t *batch[BATCH];
@@ -155,7 +222,7 @@ static void copy(const char *bootstrap, const char *from, const char *to, long j
             if (!m->err && done++ == 0)
                 begin = clock_mono_ns();
             if (!m->err)
-                produce(out, to, m->key, m->key_len, m->payload, m->len);
+                answer(out, to, m, &answers, done);
             rd_kafka_message_destroy(batch[i]);
         }
         rd_kafka_poll(out, 0);
@@ -163,29 +230,11 @@ static void copy(const char *bootstrap, const char *from, const char *to, long j
     drain(out);
     rd_kafka_commit(in, NULL, 0);
     printf("%.0f\n", (double)done * NS_PER_S / (double)(clock_mono_ns() - begin));
-    struct rusage used;
-    getrusage(RUSAGE_SELF, &used);
-    fprintf(stderr, "%ld\n",
-            (used.ru_utime.tv_sec + used.ru_stime.tv_sec) * 1000000L + used.ru_utime.tv_usec + used.ru_stime.tv_usec);
+    say_processor_time();
     rd_kafka_queue_destroy(q);
     rd_kafka_consumer_close(in);
     rd_kafka_destroy(in);
     rd_kafka_destroy(out);
-}
-
-/* Every partition of the topic from offset on, on one queue. */
-static rd_kafka_queue_t *read_topic(rd_kafka_t *rk, const char *topic, int64_t offset, rd_kafka_topic_t **t)
-{
-    const struct rd_kafka_metadata *md;
-    rd_kafka_queue_t *q = rd_kafka_queue_new(rk);
-
-    *t = rd_kafka_topic_new(rk, topic, NULL);
-    if (rd_kafka_metadata(rk, 0, *t, &md, 10000) || md->topics[0].partition_cnt == 0)
-        die(topic, "no such topic");
-    for (int p = 0; p < md->topics[0].partition_cnt; p++)
-        rd_kafka_consume_start_queue(*t, p, offset, q);
-    rd_kafka_metadata_destroy(md);
-    return q;
 }
 
 /* Records and transaction markers there are by now, over all partitions. */
@@ -328,8 +377,8 @@ int main(int argc, char **argv)
 {
     if (argc == 5 && strcmp(argv[1], "fill") == 0)
         fill(argv[2], argv[3], atol(argv[4]));
-    else if (argc == 6 && strcmp(argv[1], "copy") == 0)
-        copy(argv[2], argv[3], argv[4], atol(argv[5]));
+    else if ((argc == 6 || argc == 7) && strcmp(argv[1], "copy") == 0)
+        copy(argv[2], argv[3], argv[4], atol(argv[5]), argc == 7 ? argv[6] : NULL);
     else if (argc == 5 && strcmp(argv[1], "rate") == 0)
         rate(argv[2], argv[3], atol(argv[4]));
     else if (argc == 7 && strcmp(argv[1], "latency") == 0 && atol(argv[5]) > 0)
