@@ -59,20 +59,39 @@ static void wake(int fd)
 
 enum err_code queue_push(struct queue *q, void *item_ptr)
 {
-    void *item;
+    return queue_push_all(q, item_ptr, 1);
+}
+
+/* With the lock held. */
+static void append(struct queue *q, const void *items, size_t n)
+{
+    const size_t end = (q->head + q->count) % q->capacity;
+    const size_t whole = n < q->capacity - end ? n : q->capacity - end; /* up to the end of the slots */
+
+    memcpy(q->slots + end, items, whole * sizeof q->slots[0]);
+    memcpy(q->slots, (const char *)items + whole * sizeof q->slots[0], (n - whole) * sizeof q->slots[0]);
+    q->count += n;
+}
+
+enum err_code queue_push_all(struct queue *q, void *items, size_t n)
+{
     int fd;
 
-    memcpy(&item, item_ptr, sizeof item);
+    if (n == 0)
+        return ERR_OK;
     pthread_mutex_lock(&q->lock);
-    if (q->closed || q->count == q->capacity) {
+    if (q->closed || n > q->capacity - q->count) {
         enum err_code rc = q->closed ? ERR_CLOSED : ERR_BUSY;
         pthread_mutex_unlock(&q->lock);
         return rc;
     }
     fd = q->count == 0 ? q->wake_fd : -1; /* else it was told when the queue filled, and has not popped all since */
-    q->slots[(q->head + q->count++) % q->capacity] = item;
-    memset(item_ptr, 0, sizeof item);
-    pthread_cond_signal(&q->filled);
+    append(q, items, n);
+    memset(items, 0, n * sizeof q->slots[0]);
+    if (n == 1)
+        pthread_cond_signal(&q->filled);
+    else
+        pthread_cond_broadcast(&q->filled);
     pthread_mutex_unlock(&q->lock);
     wake(fd);
     return ERR_OK;
@@ -96,15 +115,29 @@ void *queue_pop(struct queue *q, int64_t deadline_ns)
 {
     void *item = NULL;
 
+    (void)queue_pop_all(q, &item, 1, deadline_ns); /* NULL stays where there is none */
+    return item;
+}
+
+/* With the lock held. */
+static void remove_oldest(struct queue *q, void *items, size_t n)
+{
+    const size_t whole = n < q->capacity - q->head ? n : q->capacity - q->head; /* up to the end of the slots */
+
+    memcpy(items, q->slots + q->head, whole * sizeof q->slots[0]);
+    memcpy((char *)items + whole * sizeof q->slots[0], q->slots, (n - whole) * sizeof q->slots[0]);
+    q->head = (q->head + n) % q->capacity;
+    q->count -= n;
+}
+
+size_t queue_pop_all(struct queue *q, void *items, size_t cap, int64_t deadline_ns)
+{
     pthread_mutex_lock(&q->lock);
     wait_filled(q, deadline_ns);
-    if (q->count > 0) {
-        item = q->slots[q->head];
-        q->head = (q->head + 1) % q->capacity;
-        q->count--;
-    }
+    const size_t n = q->count < cap ? q->count : cap;
+    remove_oldest(q, items, n);
     pthread_mutex_unlock(&q->lock);
-    return item;
+    return n;
 }
 
 void *queue_pop_newest(struct queue *q, int64_t deadline_ns)
