@@ -1,6 +1,6 @@
 #include "engine/repetition.h"
 
-#include <string.h>
+#include <limits.h>
 
 /* A unit of p tokens repeated over L tokens makes L - p equal pairs at distance p. */
 static int pairs_needed(int unit)
@@ -10,43 +10,45 @@ static int pairs_needed(int unit)
     return (tokens > REPETITION_MIN_TOKENS ? tokens : REPETITION_MIN_TOKENS) - unit;
 }
 
-void repetition_reset(struct repetition *s)
+/* How many more equal pairs at this distance the end of ids needs; 0: the rule applies. */
+static int pairs_missing(const int32_t *ids, int n, int unit)
 {
-    memset(s, 0, sizeof *s);
+    int missing = pairs_needed(unit);
+
+    for (int i = n - 1; missing > 0 && i >= unit && ids[i] == ids[i - unit]; i--)
+        missing--;
+    return missing;
 }
 
-/* Both loops run over neighbours in memory, oldest first, so that the compiler makes vectors of them. */
+/* The least that any unit misses; 0: the rule applies. */
+static int least_missing(const int32_t *ids, int n)
+{
+    int least = INT_MAX;
+
+    for (int unit = 1; unit <= REPETITION_MAX_UNIT && least > 0; unit++) {
+        int missing = pairs_missing(ids, n, unit);
+        least = missing < least ? missing : least;
+    }
+    return least;
+}
+
+void repetition_reset(struct repetition *s)
+{
+    s->next = REPETITION_MIN_TOKENS;
+}
+
 bool repetition_push(struct repetition *s, const int32_t *ids, int n)
 {
-    const int32_t token = ids[n - 1];
-    int32_t longest = 0;
-    int skip = n - 1 < REPETITION_MAX_UNIT ? REPETITION_MAX_UNIT - (n - 1) : 0; /* distances past the beginning */
-    const int32_t *before = ids + (n - 1 - (REPETITION_MAX_UNIT - skip));
-
-    for (int i = skip; i < REPETITION_MAX_UNIT; i++) {
-        int32_t run = before[i - skip] == token ? s->run[i] + 1 : 0;
-        s->run[i] = run;
-        longest = run > longest ? run : longest;
-    }
-    if (longest < REPETITION_MIN_TOKENS - REPETITION_MIN_TOKENS / REPETITION_MIN_UNITS)
-        return false; /* the least that any unit needs */
-    for (int unit = 1; unit <= REPETITION_MAX_UNIT; unit++)
-        if (s->run[REPETITION_MAX_UNIT - unit] >= pairs_needed(unit))
-            return true;
-    return false;
+    if (n < s->next)
+        return false;
+    const int missing = least_missing(ids, n);
+    s->next = n + missing;
+    return missing == 0;
 }
 
 bool repetition_is_endless(const int32_t *ids, int n)
 {
-    for (int unit = 1; unit <= REPETITION_MAX_UNIT; unit++) {
-        int pairs = 0;
-        while (pairs < pairs_needed(unit) && n - 1 - pairs - unit >= 0 &&
-               ids[n - 1 - pairs] == ids[n - 1 - pairs - unit])
-            pairs++;
-        if (pairs == pairs_needed(unit))
-            return true;
-    }
-    return false;
+    return least_missing(ids, n) == 0;
 }
 
 bool repetition_is_inside(const int32_t *ids, int n)

@@ -14,13 +14,15 @@
 
 enum { REPETITION_MAX_UNIT = 64, REPETITION_MIN_TOKENS = 96, REPETITION_MIN_UNITS = 8 };
 
-/* run[64 - p]: how many of the last tokens equal the one p before them. */
+/* Each token adds at most one to the equal pairs of a unit, so a look at the end of an output also says how many more tokens
+ * it takes at least until the rule can apply; until then nothing is compared.  An output of fewer than 96 tokens is never
+ * looked at, one without a loop every 80 or so. */
 struct repetition {
-    int32_t run[REPETITION_MAX_UNIT];
+    int next; /* tokens, before which the rule does not apply */
 };
 
 void repetition_reset(struct repetition *s);
-/* ids[n - 1] is new, ids[0..n-1) were pushed before.  64 comparisons.  true: the rule applies now. */
+/* ids[n - 1] is new, ids[0..n-1) were pushed before.  true: the rule applies now. */
 bool repetition_push(struct repetition *s, const int32_t *ids, int n);
 
 bool repetition_is_endless(const int32_t *ids, int n); /* the rule on the end of ids, from nothing */
