@@ -8,10 +8,10 @@
 
 struct node {
     uint64_t hash, key;
-    int32_t parent;       /* -1: a root */
-    int32_t child;        /* youngest; -1: a leaf */
-    int32_t older, newer; /* siblings */
-    int32_t chain;        /* next in the hash bucket */
+    int32_t parent; /* -1: a root */
+    int32_t child;  /* youngest; -1: a leaf */
+    int32_t newer;  /* sibling; the older one is in older[] */
+    int32_t chain;  /* next in the hash bucket */
     bool used;
 };
 
@@ -21,6 +21,7 @@ struct prefix {
     int32_t root;  /* youngest root */
     int32_t *buckets;
     int32_t *tokens; /* [blocks, block_tokens] */
+    int32_t *older;  /* [blocks]: the sibling before, -1 = none; by itself, since a search walks many */
     struct node *nodes;
 };
 
@@ -38,9 +39,10 @@ enum err_code prefix_open(struct prefix **out, int blocks, int block_tokens, str
         x->mask = buckets - 1;
         x->buckets = malloc(buckets * sizeof x->buckets[0]);
         x->tokens = malloc((size_t)blocks * (size_t)block_tokens * sizeof x->tokens[0]);
+        x->older = malloc((size_t)blocks * sizeof x->older[0]);
         x->nodes = malloc((size_t)blocks * sizeof x->nodes[0]);
     }
-    if (!x || !x->buckets || !x->tokens || !x->nodes) {
+    if (!x || !x->buckets || !x->tokens || !x->older || !x->nodes) {
         prefix_close(x);
         return err_set(e, ERR_NOMEM, ERR_STOP, "prefix index: out of memory for %d blocks", blocks);
     }
@@ -55,6 +57,7 @@ void prefix_close(struct prefix *x)
         return;
     free(x->buckets);
     free(x->tokens);
+    free(x->older);
     free(x->nodes);
     free(x);
 }
@@ -101,6 +104,23 @@ static int common(const int32_t *a, const int32_t *b, int n)
     return i;
 }
 
+/* Among the youngest of the siblings from b on, the first that shares most of tokens[0..most).  One that shares more than
+ * the best so far has the token after that in common, so most are dismissed by that alone. */
+static void find_partly(const struct prefix *x, uint64_t key, int32_t b, const int32_t *tokens, int most,
+                        struct prefix_hit *hit)
+{
+    for (int seen = 0; b >= 0 && seen < PREFIX_SIBLINGS && hit->n_tokens < most; b = x->older[b], seen++) {
+        const int32_t *its = tokens_of(x, b);
+        if (its[hit->n_tokens] != tokens[hit->n_tokens] || x->nodes[b].key != key)
+            continue;
+        int c = common(its, tokens, most);
+        if (c > hit->n_tokens) {
+            hit->n_tokens = c;
+            hit->block = b;
+        }
+    }
+}
+
 struct prefix_hit prefix_find(const struct prefix *x, uint64_t key, const int32_t *tokens, int n, int32_t *blocks)
 {
     struct prefix_hit hit = {.block = -1};
@@ -114,15 +134,8 @@ struct prefix_hit prefix_find(const struct prefix *x, uint64_t key, const int32_
         tokens += x->block_tokens;
         n -= x->block_tokens;
     }
-    int most = n < x->block_tokens ? n : x->block_tokens;
-    int32_t b = last < 0 ? x->root : x->nodes[last].child;
-    for (int seen = 0; b >= 0 && seen < PREFIX_SIBLINGS && hit.n_tokens < most; b = x->nodes[b].older, seen++) {
-        int c = x->nodes[b].key == key ? common(tokens_of(x, b), tokens, most) : 0;
-        if (c > hit.n_tokens) {
-            hit.n_tokens = c;
-            hit.block = b;
-        }
-    }
+    find_partly(x, key, last < 0 ? x->root : x->nodes[last].child, tokens, n < x->block_tokens ? n : x->block_tokens,
+                &hit);
     return hit;
 }
 
@@ -137,14 +150,9 @@ bool prefix_add(struct prefix *x, uint64_t key, int32_t parent, const int32_t *t
     if (find_child(x, key, parent, tokens, hash) >= 0)
         return false;
     memcpy(tokens_of(x, block), tokens, block_bytes(x));
-    *n = (struct node){.hash = hash,
-                       .key = key,
-                       .parent = parent,
-                       .child = -1,
-                       .older = *head,
-                       .newer = -1,
-                       .chain = *bucket,
-                       .used = true};
+    *n = (struct node){
+        .hash = hash, .key = key, .parent = parent, .child = -1, .newer = -1, .chain = *bucket, .used = true};
+    x->older[block] = *head;
     if (*head >= 0)
         x->nodes[*head].newer = block;
     *head = block;
@@ -161,13 +169,14 @@ void prefix_remove(struct prefix *x, int32_t block)
     while (*link != block)
         link = &x->nodes[*link].chain;
     *link = n->chain;
+    const int32_t older = x->older[block];
     if (n->newer >= 0)
-        x->nodes[n->newer].older = n->older;
+        x->older[n->newer] = older;
     else if (n->parent >= 0)
-        x->nodes[n->parent].child = n->older;
+        x->nodes[n->parent].child = older;
     else
-        x->root = n->older;
-    if (n->older >= 0)
-        x->nodes[n->older].newer = n->newer;
+        x->root = older;
+    if (older >= 0)
+        x->nodes[older].newer = n->newer;
     n->used = false;
 }
