@@ -102,6 +102,7 @@ struct engine {
     bool starved;             /* a running row waits for a block: nobody is admitted */
     double output_share;      /* of max_output that requests really used, running mean */
     uint64_t admissions;
+    int64_t now_ns;    /* of the last submit, turn or collection: the stamps' time */
     struct err broken; /* the device's error, once there was one */
     struct engine_stats stats;
 };
@@ -228,7 +229,7 @@ static void finish(struct engine *en, struct request *r, enum finish how)
 {
     r->finish = how;
     r->state = REQUEST_DONE;
-    r->finished_ns = clock_mono_ns();
+    r->finished_ns = en->now_ns;
     r->next = NULL;
     if (en->done_last)
         en->done_last->next = r;
@@ -275,13 +276,12 @@ static enum err_code check_request(const struct engine *en, const struct request
     return sampling_check(&r->sampling, e);
 }
 
-static void take_in(struct engine *en, struct request *r, int64_t now)
+static void take_in(struct engine *en, struct request *r)
 {
     r->n_output = r->n_scored = r->n_cached = r->times_put_back = 0;
     r->finish = FINISH_NONE;
-    r->error = (struct err){0};
     r->sum_logprob = r->min_logprob = 0;
-    r->submitted_ns = now;
+    r->submitted_ns = en->now_ns;
     r->admitted_ns = r->first_token_ns = r->finished_ns = 0;
     r->next = r->prev = r->older = r->newer = NULL;
     r->state = REQUEST_WAITING;
@@ -293,14 +293,14 @@ static void take_in(struct engine *en, struct request *r, int64_t now)
 
 enum err_code engine_submit(struct engine *en, struct request *const *reqs, int n, struct err *e)
 {
-    const int64_t now = clock_mono_ns();
     struct request *batch = NULL, **tail = &batch;
 
     if (n > engine_room(en))
         return err_set(e, ERR_BUSY, ERR_RETRY, "engine: %d requests and room for %d", n, engine_room(en));
+    en->now_ns = clock_mono_ns();
     for (int i = 0; i < n; i++) {
         struct request *r = reqs[i];
-        take_in(en, r, now);
+        take_in(en, r);
         en->n_inside++;
         if (check_request(en, r, &r->error) != ERR_OK) {
             finish(en, r, FINISH_ERROR);
@@ -501,7 +501,7 @@ static enum err_code sweep_running(struct engine *en, int64_t now, struct err *e
 
 static enum err_code sweep(struct engine *en, struct err *e)
 {
-    const int64_t now = clock_mono_ns();
+    const int64_t now = en->now_ns = clock_mono_ns();
 
     if (now < en->next_deadline_ns && !en->cancel_due)
         return ERR_OK;
@@ -589,7 +589,7 @@ static void enter_running(struct engine *en, int id)
 static void count_admission(struct engine *en, struct request *r, int n_tokens, int n_cached)
 {
     if (r->admitted_ns == 0) {
-        r->admitted_ns = clock_mono_ns();
+        r->admitted_ns = en->now_ns;
         r->n_cached = n_cached;
         r->order = ++en->admissions;
     } else {
@@ -837,8 +837,7 @@ static void score(struct request *r, float logprob)
     r->sum_logprob += logprob;
 }
 
-static enum err_code take_token(struct engine *en, struct row *row, const struct step_token *t, int64_t now,
-                                struct err *e)
+static enum err_code take_token(struct engine *en, struct row *row, const struct step_token *t, struct err *e)
 {
     struct request *r = row->r;
 
@@ -850,7 +849,7 @@ static enum err_code take_token(struct engine *en, struct row *row, const struct
     if (t->token < 0)
         return ERR_OK; /* its prompt goes on */
     if (r->first_token_ns == 0)
-        r->first_token_ns = now;
+        r->first_token_ns = en->now_ns;
     score(r, t->logprob);
     if (t->end == BACKEND_END_EOS)
         return finish_row(en, row, FINISH_EOS, e);
@@ -879,7 +878,7 @@ static enum err_code collect_one(struct engine *en, bool wait, bool *ready, stru
 
     if (rc != ERR_OK || !*ready)
         return rc;
-    const int64_t now = clock_mono_ns();
+    en->now_ns = clock_mono_ns();
     learn_pace(en, f);
     en->first_flight = (en->first_flight + 1) % en->info.run_ahead;
     en->n_flights--;
@@ -889,7 +888,7 @@ static enum err_code collect_one(struct engine *en, bool wait, bool *ready, stru
             en->stats.wasted_tokens += en->tokens[i].token >= 0;
             continue;
         }
-        if ((rc = take_token(en, row, &en->tokens[i], now, e)) != ERR_OK)
+        if ((rc = take_token(en, row, &en->tokens[i], e)) != ERR_OK)
             return rc;
     }
     return ERR_OK;

@@ -53,12 +53,11 @@ struct request {
     /* out */
     int n_output; /* the end token is not counted */
     enum finish finish;
-    struct err error;               /* of FINISH_ERROR: act ERR_RETRY or ERR_SKIP */
     float sum_logprob, min_logprob; /* over the output and the end token, n_scored of them */
     int n_scored;
     int n_cached; /* prompt tokens whose KV was found, at the first admission */
     int times_put_back;
-    int64_t submitted_ns, admitted_ns, first_token_ns, finished_ns; /* monotonic; 0 = not reached */
+    int64_t submitted_ns, admitted_ns, first_token_ns, finished_ns; /* monotonic, to the turn; 0 = not reached */
 
     /* the engine's own: zero before the first submit */
     struct request *next, *prev;   /* in the list that holds it */
@@ -68,6 +67,10 @@ struct request {
     int row;
     uint64_t order;        /* of its first admission: what "oldest" and "youngest" go by */
     uint64_t submitted_at; /* admissions until then */
+
+    /* out, of FINISH_ERROR alone: act ERR_RETRY or ERR_SKIP.  Last, since it is larger than all the rest, which every
+     * request needs in the caches */
+    struct err error;
 };
 
 struct engine_options {
