@@ -35,6 +35,7 @@
 #include "engine/waiting.h"
 
 #include <assert.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -703,6 +704,27 @@ static struct request *passed_over(const struct engine *en)
     return r && en->admissions - r->submitted_at > limit ? r : NULL;
 }
 
+/* All but its error. */
+static void prefetch_request(const struct request *r)
+{
+    for (size_t i = 0; i < offsetof(struct request, error); i += 64)
+        __builtin_prefetch((const char *)r + i);
+}
+
+/* The next ones to be looked at have lain since they were submitted, so their memory is fetched while r is admitted: of the
+ * next the prompt, of the one after it the request. */
+static void prefetch_after(const struct request *r)
+{
+    if (!r->next)
+        return;
+    const struct request *next = r->next;
+    __builtin_prefetch(next->prompt);
+    if (next->n_prompt > 16)
+        __builtin_prefetch(next->prompt + 16);
+    if (next->next)
+        prefetch_request(next->next);
+}
+
 static enum err_code admit_list(struct engine *en, struct request *list, struct admissions *a, struct err *e)
 {
     struct request *next;
@@ -710,6 +732,7 @@ static enum err_code admit_list(struct engine *en, struct request *list, struct 
 
     for (struct request *r = list; r && !a->full && a->tries > 0 && rc == ERR_OK; r = next, a->tries--) {
         next = r->next;
+        prefetch_after(r);
         rc = admit_one(en, r, a, e);
     }
     return rc;
