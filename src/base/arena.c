@@ -7,7 +7,7 @@ enum { ALIGN = 16 };
 
 struct arena_chunk {
     struct arena_chunk *older;
-    size_t size, used;
+    size_t size;
     _Alignas(ALIGN) unsigned char bytes[];
 };
 
@@ -16,7 +16,7 @@ void arena_init(struct arena *a, size_t keep_bytes, size_t limit_bytes)
     *a = (struct arena){.keep_bytes = keep_bytes, .limit_bytes = limit_bytes};
 }
 
-static struct arena_chunk *grow(struct arena *a, size_t bytes)
+static bool grow(struct arena *a, size_t bytes)
 {
     size_t size = a->head ? a->head->size * 2 : a->keep_bytes;
     struct arena_chunk *c;
@@ -25,29 +25,28 @@ static struct arena_chunk *grow(struct arena *a, size_t bytes)
         size = bytes;
     c = malloc(sizeof *c + size);
     if (!c)
-        return NULL;
+        return false;
     c->older = a->head;
     c->size = size;
-    c->used = 0;
+    a->has_grown = c->older || size > a->keep_bytes;
     a->head = c;
-    return c;
+    a->at = c->bytes;
+    a->room = size;
+    return true;
 }
 
 void *arena_take(struct arena *a, size_t bytes)
 {
-    struct arena_chunk *c = a->head;
-
     if (bytes > a->limit_bytes)
         return NULL;
     bytes = bytes ? (bytes + ALIGN - 1) & ~(size_t)(ALIGN - 1) : ALIGN;
     if (bytes > a->limit_bytes - a->used_bytes)
         return NULL;
-    if (!c || c->size - c->used < bytes)
-        c = grow(a, bytes);
-    if (!c)
+    if (a->room < bytes && !grow(a, bytes))
         return NULL;
-    void *p = c->bytes + c->used;
-    c->used += bytes;
+    void *p = a->at;
+    a->at += bytes;
+    a->room -= bytes;
     a->used_bytes += bytes;
     return p;
 }
@@ -65,15 +64,18 @@ void arena_reset(struct arena *a)
 {
     struct arena_chunk *c = a->head;
 
-    while (c && (c->older || c->size > a->keep_bytes)) {
+    a->used_bytes = 0;
+    if (!c)
+        return;
+    while (a->has_grown && c && (c->older || c->size > a->keep_bytes)) {
         struct arena_chunk *older = c->older;
         free(c);
         c = older;
     }
-    if (c)
-        c->used = 0;
+    a->has_grown = false;
     a->head = c;
-    a->used_bytes = 0;
+    a->at = c ? c->bytes : NULL;
+    a->room = c ? a->keep_bytes : 0;
 }
 
 void arena_free(struct arena *a)
@@ -82,6 +84,5 @@ void arena_free(struct arena *a)
         older = c->older;
         free(c);
     }
-    a->head = NULL;
-    a->used_bytes = 0;
+    *a = (struct arena){.keep_bytes = a->keep_bytes, .limit_bytes = a->limit_bytes};
 }

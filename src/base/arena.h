@@ -4,11 +4,16 @@
 #ifndef BASE_ARENA_H
 #define BASE_ARENA_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
+/* What each take needs is here and not in the chunk, whose own lines are then touched where there is data alone. */
 struct arena {
     struct arena_chunk *head; /* newest first */
+    unsigned char *at;        /* the next byte of head, */
+    size_t room;              /* and how many are left there */
     size_t keep_bytes, limit_bytes, used_bytes;
+    bool has_grown; /* head is not the chunk that is kept */
 };
 
 /* limit_bytes bounds what may be taken between two resets.  Nothing is allocated yet. */

@@ -48,6 +48,29 @@ Test(arena, keeps_its_first_chunk_over_a_reset)
     arena_free(&a);
 }
 
+Test(arena, keeps_no_first_chunk_over_its_keep_size)
+{
+    struct arena a;
+
+    arena_init(&a, 64, 1 << 20);
+    for (int round = 0; round < 3; round++) {
+        memset(arena_take(&a, 5000), round, 5000);
+        memset(arena_take(&a, 60), round, 60);
+        memset(arena_take(&a, 20000), round, 20000);
+        arena_reset(&a);
+        cr_assert_null(a.head);
+        cr_assert_eq(a.room, 0);
+        cr_assert_eq(a.used_bytes, 0);
+    }
+    cr_assert_not_null(arena_take(&a, 1));
+    arena_reset(&a);
+    cr_assert_not_null(a.head);
+    cr_assert_eq(a.room, 64);
+    arena_free(&a);
+    cr_assert_not_null(arena_take(&a, 1), "as good as new");
+    arena_free(&a);
+}
+
 Test(arena, copies_nothing_as_something)
 {
     struct arena a;
