@@ -90,9 +90,25 @@ Test(json_writer, writes_reals_as_jansson_does)
         check_real((double)(float)((double)(h % 10000) / 1000));         /* floats that were short */
         check_real((double)(h >> 11) * 0x1p-53 * (double)(1 << i % 24)); /* no short form */
         check_real((double)(h % 1000003) / (double)(1 + bits % 999));
+        check_real((double)(h % 9000000000000000 + 1000000000000000) / 1e10); /* a digit or two more than are told */
         if (isfinite(any))
             check_real(any);
     }
+}
+
+Test(json_writer, writes_reals_next_to_powers_of_ten_and_halfway)
+{
+    for (int k = -6; k <= 8; k++) {
+        double up = pow(10, k), down = up;
+        for (int i = 0; i < 2000; i++) {
+            check_real(up);
+            check_real(down);
+            up = nextafter(up, INFINITY);
+            down = nextafter(down, 0);
+        }
+    }
+    for (int i = 1; i < 4096; i++) /* sixteen digits, the last of them a 5 */
+        check_real(65536 * 8 + i * 0x1p-11);
 }
 
 Test(json_writer, writes_integers)
@@ -124,14 +140,38 @@ Test(json_writer, escapes_texts_as_jansson_does)
     }
 }
 
+Test(json_writer, escapes_wherever_in_a_long_text)
+{
+    static const char *const parts[] = {"\"", "\\", "\x1f", "\x7f",   " ",      "!",
+                                        "#",  "[",  "]",    "\u00e9", "\u4e16", "\U0001f30d"};
+    char text[64];
+
+    for (size_t p = 0; p < sizeof parts / sizeof parts[0]; p++) {
+        size_t n = strlen(parts[p]);
+        for (size_t at = 0; at + n <= 40; at++) {
+            struct json_writer w = fresh();
+            memset(text, 'x', sizeof text);
+            memcpy(text + at, parts[p], n);
+            cr_assert(json_put_text(&w, (struct text){text, 40}));
+            expect(&w, json_stringn(text, 40));
+        }
+    }
+}
+
 Test(json_writer, refuses_what_is_not_utf8)
 {
+    char text[40];
     static const char *const cases[] = {"\xC3", "a\x80", "\xED\xA0\x80", "\xF5\x80\x80\x80"};
 
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct json_writer w = fresh();
         cr_assert_not(json_put_text(&w, (struct text){cases[i], strlen(cases[i])}));
         cr_assert_eq(w.n, 0);
+        memset(text, 'x', sizeof text);
+        memcpy(text + sizeof text - strlen(cases[i]), cases[i], strlen(cases[i]));
+        json_put(&w, "[", 1);
+        cr_assert_not(json_put_text(&w, (struct text){text, sizeof text}));
+        cr_assert_eq(w.n, 1);
     }
 }
 
