@@ -286,8 +286,9 @@ static bool write_fields(struct json_writer *w, const struct field *fields, size
     for (size_t i = 0; i < n; i++) {
         if (!message_has(&fields[i], base))
             continue;
-        if (!put_key(w, (struct text){fields[i].name, strlen(fields[i].name)}, written++) ||
-            !write_field(w, &fields[i], base, failed)) {
+        size_t without_comma = written++ == 0;
+        json_put(w, fields[i].key.s + without_comma, fields[i].key.n - without_comma);
+        if (!write_field(w, &fields[i], base, failed)) {
             if (!*failed)
                 *failed = fields[i].path;
             return false;

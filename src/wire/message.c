@@ -19,8 +19,9 @@ static const struct range top_ps = {0, 1, true, "over 0, up to 1"};
 static const struct range penalties = {0, 10, true, "over 0, up to 10"};
 
 #define COUNT(a) (sizeof(a) / sizeof *(a))
-#define AT(m)    .name = #m, .path = #m, .at = offsetof(struct job, m)
-#define OPT(m)   .name = #m, .path = "options." #m, .at = offsetof(struct job, m), .has_at = offsetof(struct job, has_##m)
+#define NAME(n)  .name = (n), .key = {",\"" n "\":", sizeof(",\"" n "\":") - 1}
+#define AT(m)    NAME(#m), .path = #m, .at = offsetof(struct job, m)
+#define OPT(m)   NAME(#m), .path = "options." #m, .at = offsetof(struct job, m), .has_at = offsetof(struct job, has_##m)
 
 static const struct field option_fields[] = {
     {OPT(max_output_tokens), .kind = FIELD_INT, .range = &one_or_more},
@@ -39,16 +40,10 @@ static const struct field request_fields[] = {
     {AT(context), .kind = FIELD_TEXT, .limit = LIMIT_CONTEXT},
     {AT(glossary), .kind = FIELD_TERMS, .count_at = offsetof(struct job, n_glossary)},
     {AT(format), .kind = FIELD_SYMBOL, .symbols = formats, .n_symbols = COUNT(formats), .other_symbol = -1},
-    {.name = "options",
-     .path = "options",
-     .kind = FIELD_GROUP,
-     .fields = option_fields,
+    {NAME("options"), .path = "options", .kind = FIELD_GROUP, .fields = option_fields,
      .n_fields = COUNT(option_fields)},
     {AT(priority), .kind = FIELD_INT},
-    {.name = "deadline",
-     .path = "deadline",
-     .kind = FIELD_TIME,
-     .at = offsetof(struct job, deadline_ms),
+    {NAME("deadline"), .path = "deadline", .kind = FIELD_TIME, .at = offsetof(struct job, deadline_ms),
      .has_at = offsetof(struct job, has_deadline)},
     {AT(metadata), .kind = FIELD_PAIRS, .count_at = offsetof(struct job, n_metadata)},
 };
@@ -56,8 +51,8 @@ const struct message message_request = {"request", request_fields, COUNT(request
 
 #undef AT
 #undef OPT
-#define AT(m)       .name = #m, .path = #m, .at = offsetof(struct result, m)
-#define SAMPLING(m) .name = #m, .path = "sampling." #m, .at = offsetof(struct result, m)
+#define AT(m)       NAME(#m), .path = #m, .at = offsetof(struct result, m)
+#define SAMPLING(m) NAME(#m), .path = "sampling." #m, .at = offsetof(struct result, m)
 
 static const struct field sampling_fields[] = {
     {SAMPLING(max_output_tokens), .kind = FIELD_INT},
@@ -85,10 +80,7 @@ static const struct field result_fields[] = {
     {AT(error_message), .kind = FIELD_TEXT, .limit = LIMIT_VALUE},
     {AT(mean_logprob), .kind = FIELD_DOUBLE},
     {AT(min_logprob), .kind = FIELD_DOUBLE},
-    {.name = "sampling",
-     .path = "sampling",
-     .kind = FIELD_GROUP,
-     .fields = sampling_fields,
+    {NAME("sampling"), .path = "sampling", .kind = FIELD_GROUP, .fields = sampling_fields,
      .n_fields = COUNT(sampling_fields)},
     {AT(queue_ms), .kind = FIELD_DOUBLE},
     {AT(batch_wait_ms), .kind = FIELD_DOUBLE},

@@ -37,6 +37,7 @@ struct range {
 
 struct field {
     const char *name, *path; /* path: as errors name it */
+    struct text key;         /* ,"name": as JSON has it; the comma is not for the first one */
     enum field_kind kind;
     enum field_limit limit; /* of a text */
     size_t at, count_at;

@@ -194,3 +194,21 @@ Test(message, lists_have_limits_and_entries_are_named_by_index)
     free(json);
     wire_setup_close(&w);
 }
+
+static void check_keys(const struct field *fields, size_t n)
+{
+    char want[80];
+
+    for (size_t i = 0; i < n; i++) {
+        snprintf(want, sizeof want, ",\"%s\":", fields[i].name);
+        cr_assert_eq(fields[i].key.n, strlen(want));
+        cr_assert_arr_eq(fields[i].key.s, want, strlen(want));
+        check_keys(fields[i].fields, fields[i].n_fields);
+    }
+}
+
+Test(message, every_field_has_its_json_key)
+{
+    check_keys(message_request.fields, message_request.n_fields);
+    check_keys(message_result.fields, message_result.n_fields);
+}
