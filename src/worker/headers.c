@@ -1,6 +1,7 @@
 #include "worker/headers.h"
 
 #include "base/hash.h"
+#include "wire/json_writer.h"
 
 #include <inttypes.h>
 #include <stdint.h>
@@ -67,11 +68,12 @@ static enum err_code build_trace(struct header *out, const struct header *in, co
 
 static enum err_code add_number(struct header *h, const char *name, int64_t value, struct arena *a, struct err *e)
 {
-    char *s = arena_take(a, 24);
+    struct json_writer w = {.buf = arena_take(a, 24), .cap = 24}; /* a number is written there as it is here */
 
-    if (!s)
+    if (!w.buf)
         return err_set(e, ERR_NOMEM, ERR_SKIP, "headers: over the memory of one job");
-    *h = (struct header){name, s, (size_t)snprintf(s, 24, "%" PRId64, value)};
+    json_put_int(&w, value);
+    *h = (struct header){name, w.buf, w.n};
     return ERR_OK;
 }
 
