@@ -1,5 +1,5 @@
 /* metrics.h -- counters, gauges and histograms as Prometheus text.  Names are stable: they are part of the interface.
- * Thread: any may add; a page is rendered from relaxed reads. */
+ * Thread: one adds to a histogram, so that no add has to lock the bus; a page is rendered from relaxed reads by any. */
 #ifndef OPS_METRICS_H
 #define OPS_METRICS_H
 

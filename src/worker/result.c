@@ -147,9 +147,9 @@ static void count(struct stats *s, const struct result *r)
 {
     if (r->status == RESULT_EXPIRED)
         return;
-    stats_add(&s->prompt_tokens, (uint64_t)r->prompt_tokens);
-    stats_add(&s->cached_tokens, (uint64_t)r->cached_tokens);
-    stats_add(&s->output_tokens, (uint64_t)r->output_tokens);
+    stats_count(&s->prompt_tokens, (uint64_t)r->prompt_tokens);
+    stats_count(&s->cached_tokens, (uint64_t)r->cached_tokens);
+    stats_count(&s->output_tokens, (uint64_t)r->output_tokens);
     histogram_add(&s->queue_s, r->queue_ms / 1000);
     histogram_add(&s->batch_wait_s, r->batch_wait_ms / 1000);
     histogram_add(&s->decode_s, r->decode_ms / 1000);

@@ -1,4 +1,5 @@
-/* stats.h -- what the pipeline counts.  Any thread adds; pages are rendered from relaxed reads. */
+/* stats.h -- what the pipeline counts.  Pages are rendered from relaxed reads.
+ * Thread: any adds with stats_add(); one alone to each histogram, and to what is counted with stats_count(). */
 #ifndef WORKER_STATS_H
 #define WORKER_STATS_H
 
@@ -13,12 +14,18 @@
 typedef _Atomic uint64_t counter;
 
 struct stats {
-    counter jobs_ok, jobs_truncated, jobs_expired, jobs_dead, jobs_late, jobs_given_back; /* outcomes, once each */
+    /* the publisher's alone */
+    counter jobs_ok, jobs_truncated, jobs_expired, jobs_dead; /* outcomes, once each; also the next two */
     counter dead_by_code[ERR_CODES];
-    counter decode_retries, publish_retries, registry_waits, bad_traces, skewed_clocks;
-    counter prompt_tokens, cached_tokens, output_tokens, batches;
-    struct histogram batch_jobs, batch_tokens;                                          /* jobs, tokens */
-    struct histogram record_age_s, queue_s, batch_wait_s, decode_s, publish_s, total_s; /* seconds */
+    counter prompt_tokens, cached_tokens, output_tokens;
+    struct histogram queue_s, batch_wait_s, decode_s, publish_s, total_s; /* seconds */
+
+    counter jobs_late, jobs_given_back;
+    counter decode_retries, publish_retries, registry_waits, bad_traces, skewed_clocks, batches;
+
+    /* the batcher's alone */
+    struct histogram batch_jobs, batch_tokens; /* jobs, tokens */
+    struct histogram record_age_s;             /* seconds */
 
     pthread_mutex_t lock;
     struct engine_stats engine; /* guarded: the decoder's last snapshot */
@@ -29,6 +36,11 @@ void stats_close(struct stats *s);
 static inline void stats_add(counter *c, uint64_t n)
 {
     atomic_fetch_add_explicit(c, n, memory_order_relaxed);
+}
+/* Of a counter that no other thread adds to: without a locked instruction. */
+static inline void stats_count(counter *c, uint64_t n)
+{
+    atomic_store_explicit(c, atomic_load_explicit(c, memory_order_relaxed) + n, memory_order_relaxed);
 }
 static inline uint64_t stats_read(const counter *c)
 {
