@@ -11,6 +11,8 @@
 #define REST_NS (1000 * NS_PER_MS) /* for the last offsets and notes */
 #define IDLE_NS (100 * NS_PER_MS)  /* the producer's own timers are served at least this often */
 
+enum { JOBS_A_READ = 16 }; /* some 50 us of work */
+
 enum err_code publish_open(struct publish *p, struct err *e)
 {
     task_delay_init(&p->delayed);
@@ -134,18 +136,26 @@ static void refused(struct publish *p, struct task *t, enum err_code rc, const s
         halt_fail(p->halt, e);
 }
 
+/* The clock, read for every so many jobs of a turn: what is measured by it is told in milliseconds. */
+static int64_t coarse_now(struct publish *p)
+{
+    if (p->now_reads++ % JOBS_A_READ == 0)
+        p->now_ns = clock_mono_ns();
+    return p->now_ns;
+}
+
 static void count_outcome(struct publish *p, const struct task *t)
 {
     struct stats *s = p->stats;
-    int64_t now = clock_mono_ns();
+    int64_t now = coarse_now(p);
 
     if (task_is_expired(t)) {
-        stats_add(&s->jobs_expired, 1);
+        stats_count(&s->jobs_expired, 1);
     } else if (t->outcome == OUTCOME_DEAD_LETTER) {
-        stats_add(&s->jobs_dead, 1);
-        stats_add(&s->dead_by_code[t->error.code], 1);
+        stats_count(&s->jobs_dead, 1);
+        stats_count(&s->dead_by_code[t->error.code], 1);
     } else {
-        stats_add(t->request.finish == FINISH_EOS ? &s->jobs_ok : &s->jobs_truncated, 1);
+        stats_count(t->request.finish == FINISH_EOS ? &s->jobs_ok : &s->jobs_truncated, 1);
         histogram_add(&s->total_s, (double)(now - t->record->received_ns) / NS_PER_S);
     }
     histogram_add(&s->publish_s, (double)(now - t->sent_ns) / NS_PER_S);
@@ -177,7 +187,7 @@ static bool send_one(struct publish *p, struct task *t)
         leave(p, t);
         return true;
     }
-    t->sent_ns = clock_mono_ns();
+    t->sent_ns = coarse_now(p);
     if (p->shadow) {
         p->unacknowledged++;
         if (!shadow_job(p->shadow, t))
@@ -237,6 +247,7 @@ static void wait(struct publish *p)
     int64_t due = p->publisher ? publisher_due_ns(p->publisher, p->queued.n > 0) : INT64_MAX;
     if (due < until)
         until = due;
+    p->now_reads = 0;
     int ms = until <= now ? 0 : (int)((until - now + NS_PER_MS - 1) / NS_PER_MS);
     if (poll(&fd, 1, ms) > 0 && read(p->wake_fd, &n, sizeof n) < 0)
         return; /* another reader was faster: there is none, and the next poll waits again */
@@ -255,6 +266,7 @@ static void turn_publisher(struct publish *p)
 
     if (halt_is_stopping(p->halt))
         publisher_hurry(p->publisher);
+    p->now_reads = 0; /* a commit may take its time before it is reported */
     publisher_turn(p->publisher, 0);
     if (publisher_failure(p->publisher, &e) != ERR_OK)
         halt_fail(p->halt, &e);

@@ -52,6 +52,8 @@ struct publish {
     struct task_delay delayed;
     struct dead_window window;
     int unacknowledged;
+    int64_t now_ns; /* monotonic, as the clock was last read */
+    unsigned now_reads;
     int refused; /* tasks that were put off at least once and are not out yet */
     _Atomic bool is_done;
 };
