@@ -31,6 +31,32 @@ Test(task, pool_is_bounded_and_gives_clean_tasks)
     task_pool_close(p);
 }
 
+Test(task, nothing_of_a_job_is_left_but_the_rest_of_an_error_text)
+{
+    struct task_pool *p;
+
+    cr_assert_eq(task_pool_open(&p, 1, 1 << 20, NULL), ERR_OK);
+    struct task *t = task_pool_take(p, 0);
+    struct arena arena = t->arena;
+    int32_t *ids = t->own_ids;
+    memset(t, 0xA5, sizeof *t);
+    t->arena = arena;
+    t->own_ids = ids;
+    t->large_ids = NULL;
+    task_pool_give(p, t);
+    t = task_pool_take(p, 0);
+    cr_assert_str_empty(t->error.msg);
+    cr_assert_str_empty(t->request.error.msg);
+    memset(t->error.msg, 0, sizeof t->error.msg);
+    memset(t->request.error.msg, 0, sizeof t->request.error.msg);
+    memset(&t->arena, 0, sizeof t->arena);
+    t->own_ids = NULL;
+    for (size_t i = 0; i < sizeof *t; i++)
+        cr_assert_eq(((unsigned char *)t)[i], 0, "byte %zu", i);
+    t->arena = arena;
+    task_pool_close(p);
+}
+
 Test(task, ids_up_to_its_own_room_take_no_memory)
 {
     struct task_pool *p;
