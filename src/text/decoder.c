@@ -15,10 +15,13 @@ void decoder_init(struct decoder *d, const struct tokenizer *t)
  * *rest of its bytes.  The bytes written, or -1 when out is too small. */
 static int write_text(const char *s, size_t n, bool is_end, char *out, size_t cap, int *rest)
 {
-    size_t m = 0;
+    size_t m = utf8_valid(s, n); /* nearly always all of it */
 
     *rest = 0;
-    for (size_t i = 0; i < n;) {
+    if (m > cap)
+        return -1;
+    memcpy(out, s, m);
+    for (size_t i = m; i < n;) {
         const char *from = s + i;
         size_t len = (size_t)utf8_next(s + i, n - i, NULL);
 
