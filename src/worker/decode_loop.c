@@ -14,7 +14,8 @@ enum err_code decode_loop_open(struct decode_loop *d, struct err *e)
     task_delay_init(&d->delayed);
     d->active = calloc(n, sizeof d->active[0]);
     d->requests = calloc(n, sizeof d->requests[0]);
-    if (!d->active || !d->requests)
+    d->settled = calloc(n, sizeof d->settled[0]);
+    if (!d->active || !d->requests || !d->settled)
         return err_set(e, ERR_NOMEM, ERR_STOP, "decoder: no memory for %d tasks", d->max_active);
     return ERR_OK;
 }
@@ -23,8 +24,10 @@ void decode_loop_close(struct decode_loop *d)
 {
     free(d->active);
     free(d->requests);
+    free(d->settled);
     d->active = NULL;
     d->requests = NULL;
+    d->settled = NULL;
 }
 
 static void activate(struct decode_loop *d, struct task *t)
@@ -61,8 +64,17 @@ static void drop_late(struct decode_loop *d, struct task *t)
 
 static void push_finished(struct decode_loop *d, struct task *t)
 {
-    if (queue_push(d->finished, &t) != ERR_OK)
-        return; /* closed: going down, the pool keeps the task and its record is read again */
+    d->settled[d->n_settled++] = t;
+}
+
+/* What a turn finished goes on together: one lock and one wake-up. */
+static void hand_over(struct decode_loop *d)
+{
+    const size_t n = (size_t)d->n_settled;
+
+    d->n_settled = 0;
+    if (queue_push_all(d->finished, d->settled, n) != ERR_OK)
+        return; /* closed: going down, the pool keeps the tasks and their records are read again */
 }
 
 /* Gives the engine as much of the list as it has room for; the rest stays pending. */
@@ -248,6 +260,7 @@ static bool turn(struct decode_loop *d)
     }
     for (int i = 0; i < n; i++)
         settle(d, d->requests[i]->owner);
+    hand_over(d);
     return true;
 }
 

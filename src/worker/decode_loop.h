@@ -43,7 +43,8 @@ struct decode_loop {
     /* its own */
     struct task **active;      /* [max_active]: in the engine */
     struct request **requests; /* [max_active]: scratch of submit and step */
-    int n_active;
+    struct task **settled;     /* [max_active]: of this turn, on their way to the finished queue */
+    int n_active, n_settled;
     struct task *pending; /* a batch that the engine had no room for, linked by next */
     struct task_delay delayed;
     int64_t late_check_ns;
