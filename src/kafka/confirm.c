@@ -11,18 +11,19 @@ struct confirm {
     rd_kafka_t *rk;
     const char *topic;
     struct assignment *mine;
+    int fresh_ms;
     int64_t asked_ns;
 };
 
 enum err_code confirm_open(struct confirm **out, rd_kafka_t *rk, const char *topic, struct assignment *mine,
-                           struct err *e)
+                           int fresh_ms, struct err *e)
 {
     struct confirm *cf = calloc(1, sizeof *cf);
 
     *out = cf;
     if (!cf)
         return err_set(e, ERR_NOMEM, ERR_STOP, "confirm: out of memory");
-    *cf = (struct confirm){.rk = rk, .topic = topic, .mine = mine, .asked_ns = clock_mono_ns()};
+    *cf = (struct confirm){.rk = rk, .topic = topic, .mine = mine, .fresh_ms = fresh_ms, .asked_ns = clock_mono_ns()};
     return ERR_OK;
 }
 
@@ -75,8 +76,18 @@ void confirm_ask(struct confirm *cf)
     rd_kafka_topic_partition_list_destroy(list);
 }
 
-void confirm_now_and_then(struct confirm *cf)
+static void ask_if_older(struct confirm *cf, int ms)
 {
-    if (clock_mono_ns() - cf->asked_ns >= CONFIRM_EVERY_MS * NS_PER_MS)
+    if (clock_mono_ns() - cf->asked_ns >= ms * NS_PER_MS)
         confirm_ask(cf);
+}
+
+void confirm_fresh(struct confirm *cf)
+{
+    ask_if_older(cf, cf->fresh_ms);
+}
+
+void confirm_ahead(struct confirm *cf, bool will_want)
+{
+    ask_if_older(cf, will_want ? cf->fresh_ms / 2 : CONFIRM_EVERY_MS);
 }

@@ -731,7 +731,7 @@ enum err_code consumer_turn(struct consumer *c, int timeout_ms, struct err *e)
     if (c->ask_again_ns && now >= c->ask_again_ns)
         ask_offsets(c, COMMITTED_TURN_MS);
     commits_serve(c->commits, 0);
-    confirm_now_and_then(c->confirm);
+    confirm_ahead(c->confirm, is_transactional(c) && atomic_load(&c->jobs) > 0);
     serve_lost_offsets(c);
     busy |= read_records(c);
     if (commits_here(c))
@@ -790,7 +790,8 @@ static enum err_code start_library(struct consumer *c, const char *bootstrap, st
         return rc;
     rd_kafka_poll_set_consumer(c->rk);
     c->group_queue = rd_kafka_queue_get_consumer(c->rk);
-    if ((rc = confirm_open(&c->confirm, c->rk, c->k->request_topic, c->mine, e)) != ERR_OK)
+    rc = confirm_open(&c->confirm, c->rk, c->k->request_topic, c->mine, CONFIRM_FRESH_MS, e);
+    if (rc != ERR_OK)
         return rc;
     rc = commits_open(&c->commits, c->rk, c->offsets, c->confirm, c->mine, c->d.commit_interval_ms, c->wake_fd, e);
     if (rc != ERR_OK)

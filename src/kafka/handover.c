@@ -204,7 +204,7 @@ static enum err_code prepare(struct handover *h, rd_kafka_t *rk, struct assignme
 {
     enum err_code rc;
 
-    confirm_ask(cf);
+    confirm_fresh(cf);
     if ((rc = hold(h, mine)) != ERR_OK)
         return rc;
     h->out->offsets = offsets_make(o, mine);

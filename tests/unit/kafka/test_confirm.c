@@ -7,7 +7,7 @@
 #include <criterion/criterion.h>
 #include <stdatomic.h>
 
-enum { OFFSET_FETCH = 9 };
+enum { OFFSET_FETCH = 9, FRESH_MS = 10000 };
 
 struct rig {
     struct kafka_case kc;
@@ -34,7 +34,7 @@ static void rig_open(struct rig *r, int64_t believed_0, int64_t believed_1)
         cr_assert_eq(assignment_add(r->mine, i, rd_kafka_queue_new(r->rk), &e), ERR_OK);
         atomic_store(&assignment_find(r->mine, i)->committed, i == 0 ? believed_0 : believed_1);
     }
-    cr_assert_eq(confirm_open(&r->confirm, r->rk, r->kc.k.request_topic, r->mine, &e), ERR_OK);
+    cr_assert_eq(confirm_open(&r->confirm, r->rk, r->kc.k.request_topic, r->mine, FRESH_MS, &e), ERR_OK);
 }
 
 static void rig_close(struct rig *r)
@@ -97,7 +97,8 @@ Test(confirm, a_partition_that_the_broker_refuses_to_tell_of_is_not_lost, .timeo
     rd_kafka_mock_push_request_errors(r.kc.mock, OFFSET_FETCH, 1, RD_KAFKA_RESP_ERR_GROUP_AUTHORIZATION_FAILED);
     confirm_ask(r.confirm);
     cr_assert_not(is_gone(&r, 1));
-    confirm_now_and_then(r.confirm);
+    confirm_fresh(r.confirm);
+    confirm_ahead(r.confirm, true);
     cr_assert_not(is_gone(&r, 1), "not asked again so soon");
     confirm_ask(r.confirm);
     cr_assert(is_gone(&r, 1));
