@@ -35,7 +35,6 @@
 #include "engine/waiting.h"
 
 #include <assert.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -704,35 +703,31 @@ static struct request *passed_over(const struct engine *en)
     return r && en->admissions - r->submitted_at > limit ? r : NULL;
 }
 
-/* All but its error. */
-static void prefetch_request(const struct request *r)
+/* Waiting requests have lain since they were submitted, so their memory is fetched before their turn: of one that is
+ * three places away the prompt, of the next the request. */
+static struct request *prefetch_next(struct request *ahead)
 {
-    for (size_t i = 0; i < offsetof(struct request, error); i += 64)
-        __builtin_prefetch((const char *)r + i);
-}
-
-/* The next ones to be looked at have lain since they were submitted, so their memory is fetched while r is admitted: of the
- * next the prompt, of the one after it the request. */
-static void prefetch_after(const struct request *r)
-{
-    if (!r->next)
-        return;
-    const struct request *next = r->next;
-    __builtin_prefetch(next->prompt);
-    if (next->n_prompt > 16)
-        __builtin_prefetch(next->prompt + 16);
-    if (next->next)
-        prefetch_request(next->next);
+    if (!ahead)
+        return NULL;
+    __builtin_prefetch(ahead->prompt);
+    if (ahead->n_prompt > 16)
+        __builtin_prefetch(ahead->prompt + 16);
+    if (ahead->next)
+        engine_prefetch(ahead->next);
+    return ahead->next;
 }
 
 static enum err_code admit_list(struct engine *en, struct request *list, struct admissions *a, struct err *e)
 {
-    struct request *next;
+    enum { AHEAD = 3 };
+    struct request *next, *ahead = list;
     enum err_code rc = ERR_OK;
 
+    for (int i = 0; i < AHEAD; i++)
+        ahead = prefetch_next(ahead);
     for (struct request *r = list; r && !a->full && a->tries > 0 && rc == ERR_OK; r = next, a->tries--) {
         next = r->next;
-        prefetch_after(r);
+        ahead = prefetch_next(ahead);
         rc = admit_one(en, r, a, e);
     }
     return rc;

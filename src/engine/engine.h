@@ -103,6 +103,13 @@ void engine_close(struct engine *en); /* requests still inside are forgotten, th
  * taken and comes back at the next engine_step() with FINISH_ERROR, act ERR_SKIP. */
 MUST_CHECK enum err_code engine_submit(struct engine *en, struct request *const *reqs, int n, struct err *e);
 
+/* Has the processor fetch what engine_submit() and engine_step() need of r itself. */
+static inline void engine_prefetch(const struct request *r)
+{
+    for (size_t i = 0; i < offsetof(struct request, error); i += 64)
+        __builtin_prefetch((const char *)r + i);
+}
+
 /* Finishes r (waiting or running) as FINISH_CANCELLED; it comes back from the next engine_step().  One that is done or
  * outside stays as it is. */
 void engine_cancel(struct engine *en, struct request *r);

@@ -84,8 +84,10 @@ static void submit(struct decode_loop *d, struct task *list)
     struct task *rest = list;
     struct err e;
 
-    for (; rest && n < room; rest = rest->next)
+    for (; rest && n < room; rest = rest->next) {
         d->requests[n++] = &rest->request;
+        engine_prefetch(&rest->request); /* while the next task's link is waited for */
+    }
     d->pending = rest;
     if (n == 0)
         return;
