@@ -11,7 +11,10 @@
 #define REST_NS (1000 * NS_PER_MS) /* for the last offsets and notes */
 #define IDLE_NS (100 * NS_PER_MS)  /* the producer's own timers are served at least this often */
 
-enum { JOBS_A_READ = 16 }; /* some 50 us of work */
+enum {
+    JOBS_A_READ = 16, /* some 50 us of work */
+    FETCH_AHEAD = 4   /* tasks: what another thread wrote last comes from its processor's caches */
+};
 
 enum err_code publish_open(struct publish *p, struct err *e)
 {
@@ -31,13 +34,19 @@ void publish_close(struct publish *p)
     p->wake_fd = -1;
 }
 
-static void leave(struct publish *p, struct task *t)
+/* Out of all books, but not yet in the pool. */
+static void take_leave(struct publish *p, struct task *t)
 {
     if (t->tries > 0 && --p->refused == 0)
         health_set_obstacle(p->health, OBSTACLE_PUBLISHING, false);
     key_order_leave(p->order, t);
     consumer_release(p->consumer, t->record);
     t->record = NULL;
+}
+
+static void leave(struct publish *p, struct task *t)
+{
+    take_leave(p, t);
     task_pool_give(p->tasks, t);
 }
 
@@ -161,6 +170,19 @@ static void count_outcome(struct publish *p, const struct task *t)
     histogram_add(&s->publish_s, (double)(now - t->sent_ns) / NS_PER_S);
 }
 
+/* The acknowledged ones that were gathered.  What their memory waits for was asked for as each came. */
+static void finish_acknowledged(struct publish *p)
+{
+    for (int i = 0; i < p->n_acknowledged; i++) {
+        struct task *t = p->acknowledged[i];
+        count_outcome(p, t);
+        consumer_finish(p->consumer, &t->record->at);
+        take_leave(p, t);
+    }
+    task_pool_give_all(p->tasks, p->acknowledged, p->n_acknowledged);
+    p->n_acknowledged = 0;
+}
+
 void publish_report(void *ctx, void *opaque, enum err_code rc, const struct err *e)
 {
     struct publish *p = ctx;
@@ -171,9 +193,12 @@ void publish_report(void *ctx, void *opaque, enum err_code rc, const struct err 
         refused(p, t, rc, e);
         return;
     }
-    count_outcome(p, t);
-    consumer_finish(p->consumer, &t->record->at);
-    leave(p, t);
+    task_fetch(t);
+    if (p->n_acknowledged >= FETCH_AHEAD)
+        task_fetch_record(p->acknowledged[p->n_acknowledged - FETCH_AHEAD]);
+    p->acknowledged[p->n_acknowledged++] = t;
+    if (!p->gathers || p->n_acknowledged == PUBLISH_MANY)
+        finish_acknowledged(p);
 }
 
 /* false: the local queue is full, reports must come first. */
@@ -221,19 +246,33 @@ static void send_queued(struct publish *p)
     }
 }
 
-/* One at a time, so that what came before the job that stops the worker is on its way. */
+/* One at a time, so that what came before the job that stops the worker is on its way; those after it stay with the
+ * pool, their records unfinished. */
+static void write_many(struct publish *p, struct task *const *many, size_t n)
+{
+    for (size_t i = 0; i < n && i < FETCH_AHEAD; i++)
+        task_fetch(many[i]);
+    for (size_t i = 0; i < n && !halt_is_failed(p->halt); i++) {
+        if (i + FETCH_AHEAD < n)
+            task_fetch(many[i + FETCH_AHEAD]);
+        if (i + 1 < n)
+            task_fetch_result(many[i + 1]);
+        many[i]->tries = 0;
+        write_out(p, many[i]);
+        send_queued(p);
+    }
+}
+
 static void take_finished(struct publish *p, int64_t now)
 {
-    struct task *t;
+    struct task *many[PUBLISH_MANY], *t;
+    size_t n;
 
     while ((t = task_delay_pop(&p->delayed, now)))
         task_list_add(&p->queued, t);
     send_queued(p);
-    while (!halt_is_failed(p->halt) && (t = queue_pop(p->finished, 0))) {
-        t->tries = 0;
-        write_out(p, t);
-        send_queued(p);
-    }
+    while (!halt_is_failed(p->halt) && (n = queue_pop_all(p->finished, many, PUBLISH_MANY, 0)) > 0)
+        write_many(p, many, n);
 }
 
 static void wait(struct publish *p)
@@ -267,7 +306,10 @@ static void turn_publisher(struct publish *p)
     if (halt_is_stopping(p->halt))
         publisher_hurry(p->publisher);
     p->now_reads = 0; /* a commit may take its time before it is reported */
+    p->gathers = !p->is_transactional;
     publisher_turn(p->publisher, 0);
+    p->gathers = false;
+    finish_acknowledged(p);
     if (publisher_failure(p->publisher, &e) != ERR_OK)
         halt_fail(p->halt, &e);
 }

@@ -31,6 +31,8 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
+enum { PUBLISH_MANY = 32 }; /* tasks that are taken, or finished, together */
+
 struct publish {
     /* filled by the owner, before it runs */
     const struct dead_letter_config *dead_letter;
@@ -45,6 +47,7 @@ struct publish {
     struct halt *halt;
     struct health *health;
     struct stats *stats;
+    bool is_transactional; /* the publisher is: what it reports is dealt with at once, its transaction ends after it */
 
     /* its own */
     int wake_fd;
@@ -52,6 +55,9 @@ struct publish {
     struct task_delay delayed;
     struct dead_window window;
     int unacknowledged;
+    struct task *acknowledged[PUBLISH_MANY]; /* of this turn, to be finished together */
+    int n_acknowledged;
+    bool gathers;   /* in a turn */
     int64_t now_ns; /* monotonic, as the clock was last read */
     unsigned now_reads;
     int refused; /* tasks that were put off at least once and are not out yet */

@@ -12,6 +12,8 @@
  * of the caches. */
 enum { IDS_STRIDE = TASK_OWN_IDS + 16 };
 
+enum { LINE = 64, RESULT_LINES = 12 }; /* a cache line's bytes; lines of a usual result */
+
 struct task_pool {
     struct queue *free;
     struct task *tasks;
@@ -161,7 +163,7 @@ static void clear(struct task *t)
     memset(after_text, 0, (size_t)((char *)(t + 1) - after_text));
 }
 
-void task_pool_give(struct task_pool *p, struct task *t)
+static void clean(struct task *t)
 {
     struct arena arena = t->arena;
     int32_t *ids = t->own_ids;
@@ -171,8 +173,53 @@ void task_pool_give(struct task_pool *p, struct task *t)
     arena_reset(&arena);
     t->arena = arena;
     t->own_ids = ids;
-    if (queue_push(p->free, &t) != ERR_OK)
+}
+
+void task_pool_give(struct task_pool *p, struct task *t)
+{
+    task_pool_give_all(p, &t, 1);
+}
+
+void task_pool_give_all(struct task_pool *p, struct task **tasks, int n)
+{
+    for (int i = 0; i < n; i++)
+        clean(tasks[i]);
+    if (n > 0 && queue_push_all(p->free, tasks, (size_t)n) != ERR_OK)
         abort(); /* given twice: there are as many slots as tasks */
+}
+
+void task_fetch(const struct task *t)
+{
+    const void *const lines[] = {&t->record,
+                                 &t->job.metadata,
+                                 &t->request.sampling,
+                                 &t->request.output,
+                                 &t->request.error,
+                                 &t->request.sum_logprob,
+                                 &t->request.finished_ns,
+                                 &t->started_ns,
+                                 &t->attempts,
+                                 &t->lane,
+                                 &t->out.value,
+                                 &t->sent_ns};
+
+    for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++)
+        __builtin_prefetch(lines[i]);
+}
+
+void task_fetch_record(const struct task *t)
+{
+    __builtin_prefetch(t->record);
+    __builtin_prefetch((const char *)t->record + LINE);
+}
+
+void task_fetch_result(const struct task *t)
+{
+    task_fetch_record(t);
+    __builtin_prefetch(t->request.output);
+    __builtin_prefetch(t->job.job_id.s);
+    for (uintptr_t i = 0, at = (uintptr_t)t->arena.at; i < RESULT_LINES; i++)
+        __builtin_prefetch((const void *)(at + i * LINE), 1); /* also past the end: no access */
 }
 
 enum err_code task_take_ids(struct task *t, size_t n, int32_t **ids, struct err *e)

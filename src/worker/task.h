@@ -88,11 +88,18 @@ void task_pool_close(struct task_pool *p); /* whatever state the tasks are in; t
 struct task *task_pool_take(struct task_pool *p, int64_t deadline_ns);
 /* The record must have been released: t->record NULL. */
 void task_pool_give(struct task_pool *p, struct task *t);
+void task_pool_give_all(struct task_pool *p, struct task **tasks, int n); /* each entry becomes NULL */
 /* Room for n ids that lives until the task is given back. */
 MUST_CHECK enum err_code task_take_ids(struct task *t, size_t n, int32_t **ids, struct err *e);
 int task_pool_in_use(struct task_pool *p);
 /* Once every loop has ended: each task that still holds a record, in turn, or NULL. */
 struct task *task_pool_next_held(struct task_pool *p);
+
+/* Ask for memory that another thread wrote, or nobody used for long, before it is needed: the task's own lines that the
+ * publisher reads; then, once those are there, its record; or all that its result is written from and to. */
+void task_fetch(const struct task *t);
+void task_fetch_record(const struct task *t);
+void task_fetch_result(const struct task *t);
 
 /* The dead letter that t becomes. */
 void task_kill(struct task *t, enum err_code code, const char *fmt, ...) __attribute__((format(printf, 3, 4)));

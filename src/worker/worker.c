@@ -261,6 +261,7 @@ static void wire_loops(struct worker *w)
     w->publish.order = w->order;
     shadow_init(&w->shadow, stdout, w->cfg->shadow_count);
     w->publish.shadow = w->cfg->delivery.mode == DELIVERY_SHADOW ? &w->shadow : NULL;
+    w->publish.is_transactional = w->cfg->delivery.mode == DELIVERY_EXACTLY_ONCE;
     w->publish.halt = &w->halt;
     w->publish.health = &w->health;
     w->publish.stats = &w->stats;

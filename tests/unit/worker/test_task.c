@@ -57,6 +57,30 @@ Test(task, nothing_of_a_job_is_left_but_the_rest_of_an_error_text)
     task_pool_close(p);
 }
 
+Test(task, many_are_given_back_at_once)
+{
+    struct task_pool *p;
+    struct task *many[3];
+
+    cr_assert_eq(task_pool_open(&p, 3, 1 << 20, NULL), ERR_OK);
+    for (int i = 0; i < 3; i++) {
+        many[i] = task_pool_take(p, 0);
+        many[i]->attempts = 1;
+        task_fetch(many[i]);
+        task_fetch_record(many[i]); /* none: nothing happens */
+        task_fetch_result(many[i]);
+    }
+    task_pool_give_all(p, many, 0);
+    cr_assert_eq(task_pool_in_use(p), 3);
+    task_pool_give_all(p, many, 3);
+    cr_assert_eq(task_pool_in_use(p), 0);
+    for (int i = 0; i < 3; i++) {
+        struct task *t = task_pool_take(p, 0);
+        cr_assert(t && t->attempts == 0 && !many[i]);
+    }
+    task_pool_close(p);
+}
+
 Test(task, ids_up_to_its_own_room_take_no_memory)
 {
     struct task_pool *p;
