@@ -529,8 +529,8 @@ static void serve_lost_offsets(struct consumer *c)
 
 static bool has_room(const struct consumer *c)
 {
-    return atomic_load(&c->jobs) < c->d.max_in_flight_jobs && record_pool_records(c->pool) < c->d.max_in_flight_jobs &&
-           record_pool_bytes(c->pool) < (int64_t)c->d.max_in_flight_mb << 20;
+    return atomic_load(&c->jobs) < c->d.max_in_flight_jobs &&
+           record_pool_has_room(c->pool, c->d.max_in_flight_jobs, (int64_t)c->d.max_in_flight_mb << 20);
 }
 
 static void note_frontier(struct consumer *c, struct partition *p)
