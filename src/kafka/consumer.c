@@ -12,10 +12,10 @@
 #include "kafka/lost_offset.h"
 #include "kafka/offsets.h"
 #include "kafka/record_pool.h"
+#include "kafka/wake.h"
 #include "kafka/watch.h"
 
 #include <errno.h>
-#include <poll.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -39,6 +39,7 @@
 enum {
     LEDGER_WINDOWS = 4,        /* offsets of one partition ahead of its oldest unfinished job: this many job windows */
     READ_TURN = 512,           /* records of one turn, so that acks and commits are never far */
+    READ_AT_ONCE = 64,         /* of them handed on together */
     GROUP_TURN = 64,           /* group events of one turn */
     WATERMARKS_MS = 250,       /* how old `end` may be, */
     FRESH_MS = 10,             /* and where it decides what is noted */
@@ -62,6 +63,8 @@ struct consumer {
     rd_kafka_queue_t *group_queue;
     int wake_fd;
     struct queue *records;
+    struct record *read[READ_AT_ONCE]; /* n_read of them: read in this turn, and not handed on yet */
+    size_t n_read;
     struct record_pool *pool;
     struct assignment *mine;
     struct intake *intake;
@@ -88,39 +91,14 @@ struct consumer {
     _Atomic bool resting;   /* it ends in order: nothing is in work any more, */
     _Atomic bool rested;    /* and the next commit says so */
     _Atomic bool abandoned; /* nothing more will be finished */
-    _Atomic bool starved;   /* reading waits for room */
     _Atomic bool joined;
     _Atomic int lost_offsets;
     _Atomic int64_t jobs; /* taken, and neither finished nor dropped as late */
     _Atomic int64_t n_records, n_skipped, n_rebalances, n_late, n_lost, n_resets, n_cut, last_turn_ns, last_record_ns;
+
+    _Alignas(64) _Atomic bool starved; /* reading waits for room; asked with every record that is released: a cache line
+                                        * of its own */
 };
-
-/* ---- waiting ---- */
-
-static void wake(const struct consumer *c)
-{
-    uint64_t one = 1;
-    ssize_t rc = write(c->wake_fd, &one, sizeof one);
-
-    (void)rc; /* full: it is awake already */
-}
-
-static void empty_wake(const struct consumer *c)
-{
-    uint64_t n;
-    ssize_t rc = read(c->wake_fd, &n, sizeof n);
-
-    (void)rc; /* empty is fine */
-}
-
-static void wait_for_work(const struct consumer *c, int64_t until_ns)
-{
-    struct pollfd fd = {.fd = c->wake_fd, .events = POLLIN};
-    int64_t left = until_ns - clock_mono_ns();
-
-    if (left > 0)
-        poll(&fd, 1, (int)((left + NS_PER_MS - 1) / NS_PER_MS));
-}
 
 /* ---- errors ---- */
 
@@ -208,9 +186,16 @@ static bool is_transactional(const struct consumer *c)
     return c->d.mode == DELIVERY_EXACTLY_ONCE; /* offsets go with the results then: see handover.h */
 }
 
+/* A figure for the pages, which this thread alone writes. */
+static void show(_Atomic int64_t *figure, int64_t value)
+{
+    atomic_store_explicit(figure, value, memory_order_release);
+}
+
 static void serve_finished(struct consumer *c)
 {
     struct finished f;
+    int64_t done = 0;
 
     pthread_mutex_lock(&c->lock);
     f = c->finished;
@@ -224,15 +209,17 @@ static void serve_finished(struct consumer *c)
         if (!p || p->assignment != at->assignment) {
             atomic_fetch_add(&c->n_late, !is_transactional(c)); /* in a transaction it was in time */
         } else if (ledger_finish(p->ledger, at->offset, NULL) == ERR_OK) {
-            atomic_store(&p->in_flight, (int64_t)ledger_in_flight(p->ledger));
-            atomic_store(&p->frontier, ledger_frontier(p->ledger));
+            show(&p->in_flight, (int64_t)ledger_in_flight(p->ledger));
+            show(&p->frontier, ledger_frontier(p->ledger));
             commits_want(c->commits); /* a note that changed is worth a commit too */
         } else {
             log_event(LOG_ERROR, "finished_twice", "partition=%d offset=%lld", at->partition, (long long)at->offset);
             continue; /* it was counted down the first time */
         }
-        atomic_fetch_sub(&c->jobs, 1);
+        done++;
     }
+    if (done > 0)
+        atomic_fetch_sub(&c->jobs, done);
     c->taken_out = f;
 }
 
@@ -248,7 +235,7 @@ void consumer_finish(struct consumer *c, const struct source *at)
         log_event(LOG_ERROR, "finished_overflow", "partition=%d offset=%lld", at->partition, (long long)at->offset);
     pthread_mutex_unlock(&c->lock);
     if (first)
-        wake(c);
+        wake_up(c->wake_fd);
 }
 
 /* A shadow commits nothing at all. */
@@ -355,7 +342,7 @@ static bool wait_revoke(struct consumer *c, const rd_kafka_topic_partition_list_
                         bool (*is_over)(struct consumer *, const rd_kafka_topic_partition_list_t *))
 {
     for (;;) {
-        empty_wake(c);
+        wake_empty(c->wake_fd);
         serve_finished(c);
         handover_say(c->handover, offsets_have_news(c->mine), true);
         handover_serve(c->handover, c->rk, c->mine, c->offsets, c->confirm);
@@ -365,7 +352,7 @@ static bool wait_revoke(struct consumer *c, const rd_kafka_topic_partition_list_
             return lost;
         commits_serve(c->commits, 0);
         int64_t step = clock_mono_ns() + 100 * NS_PER_MS; /* a loss has no event of its own */
-        wait_for_work(c, step < until_ns ? step : until_ns);
+        wake_wait(c->wake_fd, step < until_ns ? step : until_ns);
     }
 }
 
@@ -604,6 +591,21 @@ static void skip_record(struct consumer *c, struct partition *p, int64_t offset)
     note_frontier(c, p);
 }
 
+/* Under one lock and with one wake-up. */
+static void hand_on(struct consumer *c)
+{
+    if (c->n_read == 0)
+        return;
+    if (queue_push_all(c->records, c->read, c->n_read) !=
+        ERR_OK) { /* closed: the worker ends; the jobs stay uncommitted */
+        c->intake_stopped = true;
+        atomic_fetch_sub(&c->jobs, (int64_t)c->n_read);
+        for (size_t i = 0; i < c->n_read; i++)
+            record_pool_release(c->pool, c->read[i]);
+    }
+    c->n_read = 0;
+}
+
 static void take_record(struct consumer *c, struct partition *p, const rd_kafka_message_t *m)
 {
     struct source at = {.partition = p->id, .assignment = p->assignment, .offset = m->offset};
@@ -632,16 +634,14 @@ static void take_record(struct consumer *c, struct partition *p, const rd_kafka_
     r->crashes = watch_condemned(c->mine, p, offsets_caution(c->offsets), m->offset);
     if (r->crashes > 0)
         commits_want(c->commits);
-    atomic_store(&p->position, m->offset + 1);
-    atomic_store(&p->in_flight, (int64_t)ledger_in_flight(p->ledger));
+    show(&p->position, m->offset + 1);
+    show(&p->in_flight, (int64_t)ledger_in_flight(p->ledger));
     atomic_fetch_add(&c->jobs, 1);
-    atomic_fetch_add(&c->n_records, 1);
-    atomic_store(&c->last_record_ns, r->received_ns);
-    if (queue_push(c->records, &r) != ERR_OK) { /* closed: the worker ends; the job stays uncommitted */
-        c->intake_stopped = true;
-        atomic_fetch_sub(&c->jobs, 1);
-        record_pool_release(c->pool, r);
-    }
+    show(&c->n_records, atomic_load_explicit(&c->n_records, memory_order_relaxed) + 1);
+    show(&c->last_record_ns, r->received_ns);
+    c->read[c->n_read++] = r;
+    if (c->n_read == READ_AT_ONCE)
+        hand_on(c);
 }
 
 static void take_message(struct consumer *c, struct partition *p, const rd_kafka_message_t *m)
@@ -679,6 +679,7 @@ static bool read_records(struct consumer *c)
         rd_kafka_message_destroy(m);
         total++;
     }
+    hand_on(c);
     if (!has_room(c)) {
         atomic_store(&c->starved, true);
         if (has_room(c)) /* room came in between, and nobody would wake us */
@@ -723,7 +724,7 @@ enum err_code consumer_turn(struct consumer *c, int timeout_ms, struct err *e)
     bool busy;
 
     atomic_store(&c->last_turn_ns, now);
-    empty_wake(c);
+    wake_empty(c->wake_fd);
     serve_finished(c);
     rest_if_asked(c);
     handover_serve(c->handover, c->rk, c->mine, c->offsets, c->confirm);
@@ -751,7 +752,7 @@ enum err_code consumer_turn(struct consumer *c, int timeout_ms, struct err *e)
         return ERR_OK;
     if (commits_here(c) && commits_due_ns(c->commits) < until)
         until = commits_due_ns(c->commits);
-    wait_for_work(c, until);
+    wake_wait(c->wake_fd, until);
     return ERR_OK;
 }
 
@@ -833,9 +834,10 @@ enum err_code consumer_open(struct consumer **out, const struct kafka_config *k,
     *out = NULL;
     if ((rc = consumer_conf_check(k, e)) != ERR_OK)
         return rc;
-    c = calloc(1, sizeof *c);
+    c = aligned_alloc(_Alignof(struct consumer), sizeof *c);
     if (!c)
         return err_set(e, ERR_NOMEM, ERR_STOP, "consumer: out of memory");
+    memset(c, 0, sizeof *c);
     c->k = k;
     c->d = *d;
     c->records = records;
@@ -863,7 +865,7 @@ void consumer_watch_crashes(struct consumer *c, int max_crashes, int at_once)
 void consumer_rest(struct consumer *c)
 {
     atomic_store(&c->resting, true);
-    wake(c);
+    wake_up(c->wake_fd);
 }
 
 bool consumer_is_at_rest(const struct consumer *c)
@@ -880,7 +882,7 @@ void consumer_abandon(struct consumer *c)
 {
     handover_deafen(c->handover);
     atomic_store(&c->abandoned, true);
-    wake(c);
+    wake_up(c->wake_fd);
 }
 
 struct handover *consumer_handover(struct consumer *c)
@@ -945,8 +947,8 @@ bool consumer_owns(const struct consumer *c, const struct source *at)
 
 static void room_came(struct consumer *c)
 {
-    if (atomic_exchange(&c->starved, false))
-        wake(c);
+    if (atomic_load(&c->starved) && atomic_exchange(&c->starved, false))
+        wake_up(c->wake_fd);
 }
 
 void consumer_release(struct consumer *c, struct record *r)
