@@ -40,7 +40,8 @@ MUST_CHECK enum err_code codec_open(struct codec **out, struct schema_store *sto
                                     struct err *e);
 void codec_close(struct codec *c);
 
-/* Decodes and checks record r into *j; strings are copied into a.  *enc tells how it came.  On a failure after the
+/* Decodes and checks record r into *j, which lives as long as both r and a: strings stay in the value of r where they
+ * are whole there, the others are copied into a.  *enc tells how it came.  On a failure after the
  * job id was readable, j->job_id is filled all the same, for the dead letter. */
 MUST_CHECK enum err_code codec_decode_request(struct codec *c, const struct record *r, struct job *j,
                                               enum encoding *enc, struct arena *a, struct err *e);

@@ -180,7 +180,11 @@ enum err_code json_codec_decode(const struct message *m, const struct intake *in
     if (valid != n)
         return err_set(in->e, ERR_INVALID_UTF8, ERR_SKIP, "JSON: byte %zu is not valid UTF-8 (0x%02X)", valid,
                        (unsigned char)s[valid]);
-    return json_read_usual(nodes, s, n) ? read_root(m, in, nodes) : decode_any(m, in, s, n);
+    if (!json_read_usual(nodes, s, n))
+        return decode_any(m, in, s, n);
+    struct intake here = *in;
+    here.in_place = true; /* the usual texts have no escapes */
+    return read_root(m, &here, nodes);
 }
 
 enum { USUAL_BYTES = 1024 }; /* of a written message */

@@ -113,7 +113,7 @@ static enum err_code no_memory(const struct intake *in)
     return err_set(in->e, ERR_NOMEM, ERR_RETRY, "decode: out of memory after %zu bytes", in->a->used_bytes);
 }
 
-/* Checks and copies s.  The path is "f", "f[i]" or "f[i].part". */
+/* Checks s, and copies it unless it stays where it is.  The path is "f", "f[i]" or "f[i].part". */
 static enum err_code take_text(const struct intake *in, const struct field *f, const char *index_part, const char *s,
                                size_t n, enum field_limit limit, struct text *out)
 {
@@ -123,6 +123,10 @@ static enum err_code take_text(const struct intake *in, const struct field *f, c
     if (n > max)
         return err_set(in->e, long_text ? ERR_TEXT_TOO_LONG : ERR_INVALID_FIELD, ERR_SKIP,
                        "%s%s: %zu bytes, at most %zu are allowed", f->path, index_part, n, max);
+    if (in->in_place) {
+        *out = (struct text){s, n};
+        return ERR_OK;
+    }
     valid = utf8_valid(s, n);
     if (valid != n)
         return err_set(in->e, ERR_INVALID_UTF8, ERR_SKIP, "%s%s: byte %zu is not valid UTF-8 (0x%02X)", f->path,
@@ -231,7 +235,7 @@ static enum err_code take_entry(const struct intake *in, const struct field *f, 
 {
     char where[64];
 
-    if (n <= in->limits->max_field_bytes && utf8_valid(s, n) == n)
+    if (n <= in->limits->max_field_bytes && (in->in_place || utf8_valid(s, n) == n))
         return take_text(in, f, "", s, n, LIMIT_FIELD, out);
     snprintf(where, sizeof where, "[%zu]%s", i, part);
     return take_text(in, f, where, s, n, LIMIT_FIELD, out);

@@ -1,7 +1,7 @@
 /* message.h -- the fields of a request and of a result as tables, which every encoding reads and writes by.
  *
  * A field has a name on the wire, a kind, and where in struct job or struct result it goes.  A decoder finds the value
- * and hands it to message_put_*(), which checks it (UTF-8, sizes, ranges, symbols) and copies it; so all encodings have
+ * and hands it to message_put_*(), which checks it (UTF-8, sizes, ranges, symbols) and keeps it; so all encodings have
  * the same rules and the same error texts. */
 #ifndef WIRE_MESSAGE_H
 #define WIRE_MESSAGE_H
@@ -63,7 +63,8 @@ struct intake {
     const struct codec_limits *limits;
     struct arena *a;
     struct err *e;
-    void *base; /* struct job or struct result */
+    void *base;    /* struct job or struct result */
+    bool in_place; /* texts are valid UTF-8 and outlive base: neither checked again nor copied */
 };
 
 MUST_CHECK enum err_code message_put_text(const struct intake *in, const struct field *f, const char *s, size_t n);
