@@ -76,10 +76,10 @@ static int split_tag(const char *s, char sub[MAX_SUBTAGS][MAX_SUBTAG + 1])
 static const struct language *by_code(const char *code)
 {
     for (size_t i = 0; i < sizeof aliases / sizeof *aliases; i++)
-        if (strcmp(code, aliases[i].alias) == 0)
+        if (code[0] == aliases[i].alias[0] && strcmp(code, aliases[i].alias) == 0)
             code = aliases[i].code;
     for (size_t i = 0; i < sizeof languages / sizeof *languages; i++)
-        if (strcmp(code, languages[i].code) == 0)
+        if (code[0] == languages[i].code[0] && strcmp(code, languages[i].code) == 0)
             return &languages[i];
     return NULL;
 }
@@ -111,7 +111,8 @@ const struct language *language_find(const char *name)
     int n;
 
     for (size_t i = 0; i < sizeof languages / sizeof *languages; i++)
-        if (strcasecmp(name, languages[i].english) == 0)
+        if (tolower((unsigned char)name[0]) == tolower((unsigned char)languages[i].english[0]) &&
+            strcasecmp(name, languages[i].english) == 0)
             return &languages[i];
     n = split_tag(name, sub);
     l = n ? by_code(sub[0]) : NULL;

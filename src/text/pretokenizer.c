@@ -150,6 +150,14 @@ void pretokenizer_close(struct pretokenizer *p)
     free(p);
 }
 
+bool pretokenizer_is_local(const struct pretokenizer *p)
+{
+    for (int i = 0; i < p->n; i++)
+        if (!p->splits[i].scan)
+            return false;
+    return true;
+}
+
 enum err_code matcher_open(struct matcher **out, struct err *e)
 {
     struct matcher *m = calloc(1, sizeof *m);

@@ -28,4 +28,8 @@ MUST_CHECK enum err_code pretokenizer_split(const struct pretokenizer *p, struct
                                             size_t len, bool (*piece)(void *ctx, const char *s, size_t n), void *ctx,
                                             struct err *e);
 
+/* Where a piece ends depends on nothing before it, and behind it on the few characters next to its end alone: so for the
+ * patterns that have matchers of their own. */
+bool pretokenizer_is_local(const struct pretokenizer *p);
+
 #endif

@@ -16,7 +16,9 @@ enum {
     MAX_INSTRUCTION = 256, /* bytes */
     MAX_SHARED = 256,      /* ids: one byte gives one id at most */
     LOOK_AT_BYTES = 4096,  /* of a text, to tell whether it is Chinese */
-    MAX_LANGUAGES = 64
+    MAX_LANGUAGES = 64,
+    OPEN_PIECES =
+        3 /* last pieces of an instruction that are encoded with each text anew; the last one may go on in it */
 };
 
 struct family {
@@ -56,6 +58,7 @@ struct instruction {
     size_t len;
     int32_t shared[MAX_SHARED]; /* ids that every text after it leaves as they are */
     size_t n_shared;
+    size_t fixed, n_fixed; /* bytes that are not encoded again, and their ids: the first of shared */
 };
 
 struct prompt {
@@ -245,6 +248,41 @@ static enum err_code find_shared(struct instruction *in, struct encoder *enc, st
     return ERR_OK;
 }
 
+/* The last ends of pieces, in bytes of the instruction. */
+struct ends {
+    const struct instruction *in;
+    size_t last[OPEN_PIECES + 1]; /* youngest first */
+    bool is_other;                /* the normalizer changes the instruction */
+};
+
+static void note_end(void *ctx, const char *s, size_t n)
+{
+    struct ends *x = ctx;
+    size_t at = x->last[0];
+
+    x->is_other |= at + n > x->in->len || memcmp(x->in->text + at, s, n) != 0;
+    memmove(x->last + 1, x->last, OPEN_PIECES * sizeof *x->last);
+    x->last[0] = at + n;
+}
+
+/* Pieces that no text reaches need not be cut and merged again with every text. */
+static enum err_code find_fixed(struct instruction *in, struct encoder *enc, struct err *e)
+{
+    struct ends x = {.in = in};
+    int32_t ids[MAX_SHARED];
+    enum err_code rc = encoder_pieces(enc, in->text, in->len, note_end, &x, e);
+    size_t n;
+
+    if (rc != ERR_OK || x.is_other || x.last[0] != in->len)
+        return rc;
+    rc = encoder_encode(enc, in->text, x.last[OPEN_PIECES], ids, MAX_SHARED, &n, e);
+    if (rc != ERR_OK || n > in->n_shared || memcmp(ids, in->shared, n * sizeof *ids) != 0)
+        return rc;
+    in->fixed = x.last[OPEN_PIECES];
+    in->n_fixed = n;
+    return ERR_OK;
+}
+
 static enum err_code write_instructions(struct prompt *p, const struct tokenizer *t, struct err *e)
 {
     const struct language *l;
@@ -259,6 +297,8 @@ static enum err_code write_instructions(struct prompt *p, const struct tokenizer
             in->len =
                 (size_t)snprintf(in->text, sizeof in->text, "%.*s%s%s", (int)(blank - form), form, language, blank + 2);
             rc = find_shared(in, enc, e);
+            if (rc == ERR_OK && tokenizer_is_local(t))
+                rc = find_fixed(in, enc, e);
         }
     encoder_close(enc);
     return rc;
@@ -322,11 +362,11 @@ static bool is_kana_or_hangul(uint32_t c)
            is_between(c, 0x3131, 0x318E);
 }
 
-/* Latin, Greek, Cyrillic and the other alphabets up to Thai and Tibetan, letters or not: what counts as a word's
- * part in a text that is not Chinese. */
+/* Latin behind ASCII, Greek, Cyrillic and the other alphabets up to Thai and Tibetan, letters or not: what counts as a
+ * word's part in a text that is not Chinese. */
 static bool is_other_letter(uint32_t c)
 {
-    return is_between(c | 0x20, 'a', 'z') || is_between(c, 0xC0, 0x1FFF);
+    return is_between(c, 0xC0, 0x1FFF);
 }
 
 bool prompt_text_is_chinese(const char *text, size_t len)
@@ -335,6 +375,10 @@ bool prompt_text_is_chinese(const char *text, size_t len)
     uint32_t c;
 
     for (size_t i = 0; i < n;) {
+        if ((unsigned char)text[i] < 0x80) {
+            other += is_between(text[i++] | 0x20, 'a', 'z');
+            continue;
+        }
         int k = utf8_next(text + i, n - i, &c);
         if (k && is_kana_or_hangul(c))
             return false;
@@ -358,20 +402,38 @@ static const struct instruction *instruction_for(const struct prompt *p, const s
     return NULL;
 }
 
+/* The instruction's and the text's ids. */
+static enum err_code encode_message(const struct instruction *in, struct encoder *enc, const char *text, size_t len,
+                                    int32_t *ids, size_t cap, size_t *n, struct err *e)
+{
+    const struct text_part parts[] = {{in->text + in->fixed, in->len - in->fixed}, {text, len}};
+    enum err_code rc = ERR_TEXT_TOO_LONG;
+
+    *n = 0;
+    if (in->n_fixed <= cap) {
+        memcpy(ids, in->shared, in->n_fixed * sizeof *ids);
+        rc = encoder_encode_parts(enc, parts, 2, ids + in->n_fixed, cap - in->n_fixed, n, e);
+        *n += in->n_fixed;
+    }
+    if (rc == ERR_TEXT_TOO_LONG)
+        return err_set(e, rc, ERR_SKIP, "text of %zu bytes needs more than the %zu tokens that are allowed",
+                       in->len + len, cap);
+    return rc;
+}
+
 enum err_code prompt_build(const struct prompt *p, struct encoder *enc, const struct language *from,
                            const struct language *to, const char *text, size_t len, int32_t *ids, size_t cap, size_t *n,
                            size_t *n_prefix, struct err *e)
 {
     const struct instruction *in = instruction_for(p, from, to, text, len);
-    const struct text_part parts[] = {{in->text, in->len}, {text, len}};
-    size_t m, shared = 0;
+    size_t m, shared = in->n_fixed;
     enum err_code rc;
 
     *n = *n_prefix = 0;
     if (cap < p->n_before + 1)
         return err_set(e, ERR_TEXT_TOO_LONG, ERR_SKIP, "no room for a prompt in %zu tokens", cap);
     memcpy(ids, p->before, p->n_before * sizeof *ids);
-    rc = encoder_encode_parts(enc, parts, 2, ids + p->n_before, cap - p->n_before - 1, &m, e);
+    rc = encode_message(in, enc, text, len, ids + p->n_before, cap - p->n_before - 1, &m, e);
     if (rc != ERR_OK)
         return rc;
     while (shared < in->n_shared && shared < m && ids[p->n_before + shared] == in->shared[shared])

@@ -151,6 +151,11 @@ int tokenizer_size(const struct tokenizer *t)
     return t->vocab->size;
 }
 
+bool tokenizer_is_local(const struct tokenizer *t)
+{
+    return pretokenizer_is_local(t->pretokenizer);
+}
+
 int tokenizer_special(const struct tokenizer *t, const char *spelling)
 {
     return vocab_find_added(t->vocab, spelling);

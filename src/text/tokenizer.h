@@ -16,6 +16,9 @@
 #include <stdint.h>
 
 struct tokenizer;
+/* The ids of a text's begin stay what they are whatever text follows some pieces behind them. */
+bool tokenizer_is_local(const struct tokenizer *t);
+
 struct encoder;
 
 MUST_CHECK enum err_code tokenizer_open(struct tokenizer **out, const char *path, struct err *e);

@@ -260,6 +260,44 @@ Test(prompt, prefix_is_what_all_texts_share)
     teardown(&a);
 }
 
+/* The ids of the message as a whole, encoded in one go. */
+static void expect_whole(struct asked *a, const char *from, const char *to, const char *form, const char *text)
+{
+    char message[1024];
+    int32_t ids[1024];
+    size_t n, before, len = (size_t)snprintf(message, sizeof message, form, to, text);
+
+    cr_assert_eq(encoder_encode(a->enc, message, len, ids, 1024, &n, NULL), ERR_OK);
+    ask(a, from, to, text);
+    before = a->n - n - 1;
+    cr_expect(before <= 2 && memcmp(a->ids + before, ids, n * sizeof *ids) == 0, "%s: \"%s\"", to, text);
+}
+
+Test(prompt, is_what_encoding_it_as_a_whole_gives)
+{
+    static const char *const bits[] = {"a",   "Word", "\n",  "\r\n", " ",        "  ",           "\t",           "1",
+                                       "234", ".",    ",\n", "'s",   "\xCC\x81", "\xE4\xB8\xAD", "\xE3\x80\x82", "\x01",
+                                       "é",   "<",    "-x"};
+    static const char *const homes[][2] = {{DEMO_TOKENIZER, DEMO_MODEL},
+                                           {REFERENCE "tokenizers/hunyuan-7b/tokenizer.json",
+                                            REFERENCE "checkpoints/Hy-MT2-7B"}};
+    static const char form[] = "Translate the following text into %s. Note that you should only output the translated "
+                               "result without any additional explanation:\n\n%s";
+    const size_t n_bits = sizeof bits / sizeof *bits;
+    struct asked a;
+
+    for (size_t h = 0; h < 2; h++) {
+        setup(&a, homes[h][0], homes[h][1], PROMPT_MT2);
+        for (size_t i = 0; i < n_bits * n_bits * n_bits; i++) {
+            char text[64];
+            snprintf(text, sizeof text, "%s%s%s", bits[i % n_bits], bits[i / n_bits % n_bits],
+                     bits[i / n_bits / n_bits]);
+            expect_whole(&a, "en", i % 2 ? "German" : "Polish", form, text);
+        }
+        teardown(&a);
+    }
+}
+
 Test(prompt, has_its_chat_tokens_once_whatever_the_text_spells)
 {
     struct asked a;
