@@ -290,8 +290,8 @@ int cli_check(int argc, char **argv)
         return EXIT_OK;
     }
     if (cli_load_config(&s.cfg, &o, &e) != ERR_OK) {
-        printf("FAIL  %-10s %s\n", "config", e.msg);
-        return cli_fail(&e);
+        bad(&s, "config", &e);
+        return s.exit_code;
     }
     if (config_check_library(&s.cfg, admin_library_version(), &e) != ERR_OK)
         bad(&s, "config", &e);

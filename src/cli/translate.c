@@ -191,9 +191,11 @@ static enum err_code translate_open(struct translate *t, const struct config *cf
     enum err_code rc;
 
     if (!language_find(t->to))
-        return err_set(e, ERR_USAGE, ERR_STOP, "--to: \"%s\" is no language of the model", t->to);
+        return err_set(e, ERR_USAGE, ERR_STOP, "--to: \"%.60s\" is no language of the model; " LANGUAGES_ALLOWED,
+                       t->to);
     if (t->from && !language_find(t->from))
-        return err_set(e, ERR_USAGE, ERR_STOP, "--from: \"%s\" is no language of the model", t->from);
+        return err_set(e, ERR_USAGE, ERR_STOP, "--from: \"%.60s\" is no language of the model; " LANGUAGES_ALLOWED,
+                       t->from);
     if ((rc = translator_open(&t->translator, cfg, WINDOW_MAX, e)) != ERR_OK)
         return rc;
     t->window = t->translator.info.rows * 4 < WINDOW_MAX ? t->translator.info.rows * 4 : WINDOW_MAX;

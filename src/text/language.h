@@ -5,6 +5,9 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+/* For messages. */
+#define LANGUAGES_ALLOWED "allowed are its codes and English names, such as \"de\" or \"German\""
+
 struct language {
     const char *code;    /* "zh-Hant" */
     const char *english; /* "Traditional Chinese" */

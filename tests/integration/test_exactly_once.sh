@@ -41,8 +41,8 @@ once_each() {
               print "# " all " outcomes of " prefix; exit bad || all != 250 }' "$WORK/all.out"
 }
 
-check_exit 3 "a transactional id is asked for" "$WORKER" check "${once[@]}" --offline
-check_exit 3 "the embedded broker is refused" "$WORKER" check --config config/local.cfg --set delivery.mode=exactly_once
+check_exit 3 "a transactional id is asked for" worker_check "${once[@]}" --offline
+check_exit 3 "the embedded broker is refused" worker_check --config config/local.cfg --set delivery.mode=exactly_once
 check "check tells the mode" grep -q "delivery exactly once" <("$WORKER" check "${once[@]}" --set delivery.transactional_id=a)
 
 start a one || exit 1
