@@ -34,6 +34,19 @@ struct record {
     void *owner; /* of the memory behind the pointers; released by who made it */
 };
 
+/* To the processor's cache, while another record is worked on: the record itself, then, once that is there, the begin of
+ * its value. */
+static inline void record_ask_for(const struct record *r)
+{
+    __builtin_prefetch(r);
+    __builtin_prefetch((const char *)r + 64);
+}
+static inline void record_ask_for_value(const struct record *r)
+{
+    for (size_t at = 0; r->value && at < r->value_size && at < 512; at += 64)
+        __builtin_prefetch((const char *)r->value + at);
+}
+
 const struct header *record_find_header(const struct record *r, const char *name); /* last of that name, or NULL */
 
 #endif

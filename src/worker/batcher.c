@@ -43,7 +43,7 @@ static enum err_code decode(struct batcher *b, struct task *t, struct err *e)
 
     if (rc == ERR_OK)
         rc = plan_header_deadline(&t->job, t->record, e);
-    return rc == ERR_OK ? planner_plan(b->planner, t, clock_mono_ns(), clock_wall_ms(), e) : rc;
+    return rc == ERR_OK ? planner_plan(b->planner, t, b->now_ns, b->now_wall_ms, e) : rc;
 }
 
 /* Away for now: the record waits, its strings do not. */
@@ -120,9 +120,9 @@ static int64_t wait_until(const struct batcher *b, int64_t now)
 }
 
 /* How old a record is by its own clock.  That clock may be wrong: a time ahead of ours is no age, and expires nothing. */
-static void note_age(struct batcher *b, const struct record *r)
+static void note_age(const struct batcher *b, const struct record *r)
 {
-    int64_t ms = clock_wall_ms() - r->timestamp_ms;
+    int64_t ms = b->now_wall_ms - r->timestamp_ms;
 
     if (r->timestamp_ms < 0)
         return; /* the record has no time */
@@ -131,20 +131,47 @@ static void note_age(struct batcher *b, const struct record *r)
     histogram_add(&b->stats->record_age_s, ms > 0 ? (double)ms / 1000 : 0);
 }
 
-/* One record, if one comes in time. */
-static void turn(struct batcher *b, int64_t now)
+static void look_at_clocks(struct batcher *b)
 {
-    int64_t until = wait_until(b, now);
+    b->now_ns = clock_mono_ns();
+    b->now_wall_ms = clock_wall_ms();
+    health_turn_at(b->health, LOOP_BATCHER, b->now_ns);
+}
+
+/* The next record, or NULL when none came in time.  The memory of those behind it is asked for: another thread wrote
+ * it. */
+static struct record *next_record(struct batcher *b, int64_t until)
+{
+    if (b->next_popped == b->n_popped) {
+        b->next_popped = 0;
+        b->n_popped = queue_pop_all(b->records, b->popped, BATCHER_AT_ONCE, until);
+        look_at_clocks(b); /* it may have waited */
+    }
+    if (b->n_popped == 0)
+        return NULL;
+    if (b->next_popped + 2 < b->n_popped)
+        record_ask_for(b->popped[b->next_popped + 2]);
+    if (b->next_popped + 1 < b->n_popped)
+        record_ask_for_value(b->popped[b->next_popped + 1]);
+    return b->popped[b->next_popped++];
+}
+
+/* One record, if one comes in time. */
+static void turn(struct batcher *b)
+{
+    int64_t until = wait_until(b, b->now_ns);
     struct record *r;
 
-    if (!b->spare)
+    if (!b->spare && !(b->spare = task_pool_take(b->tasks, 0))) {
         b->spare = task_pool_take(b->tasks, until);
-    if (!b->spare || !(r = queue_pop(b->records, until)))
+        look_at_clocks(b);
+    }
+    if (!b->spare || !(r = next_record(b, until)))
         return;
     struct task *t = b->spare;
     b->spare = NULL;
     t->record = r;
-    t->started_ns = clock_mono_ns();
+    t->started_ns = b->now_ns;
     note_age(b, r);
     if (halt_is_stopping(b->halt)) {
         let_go(b, t, &b->stats->jobs_given_back);
@@ -154,19 +181,27 @@ static void turn(struct batcher *b, int64_t now)
     take_on(b, t);
 }
 
+static void give_back_popped(struct batcher *b)
+{
+    for (; b->next_popped < b->n_popped; b->next_popped++) {
+        consumer_release(b->consumer, b->popped[b->next_popped]);
+        stats_add(&b->stats->jobs_given_back, 1);
+    }
+}
+
 void batcher_run(struct batcher *b)
 {
     struct task *t;
 
     task_delay_init(&b->held);
-    while (!halt_is_aborted(b->halt) && !queue_is_done(b->records)) {
-        int64_t now = clock_mono_ns();
-        health_turn(b->health, LOOP_BATCHER);
-        if (batch_is_due(&b->open, b->batch, now))
+    while (!halt_is_aborted(b->halt) && (b->next_popped < b->n_popped || !queue_is_done(b->records))) {
+        look_at_clocks(b);
+        if (batch_is_due(&b->open, b->batch, b->now_ns))
             hand_over(b);
-        retry_held(b, now);
-        turn(b, now);
+        retry_held(b, b->now_ns);
+        turn(b);
     }
+    give_back_popped(b);
     while ((t = task_delay_pop(&b->held, INT64_MAX)))
         let_go(b, t, &b->stats->jobs_given_back);
     if (b->open.tasks.n > 0)

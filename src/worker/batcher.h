@@ -26,6 +26,8 @@
 #include "worker/stats.h"
 #include "worker/task.h"
 
+enum { BATCHER_AT_ONCE = 64 }; /* records taken out of their queue together */
+
 struct batcher {
     /* filled by the owner, before it runs */
     const struct batch_config *batch;
@@ -43,7 +45,10 @@ struct batcher {
     /* its own */
     struct batch open;
     struct task_delay held;
-    struct task *spare; /* taken before a record is, so that a record always has a task */
+    struct task *spare;                     /* taken before a record is, so that a record always has a task */
+    struct record *popped[BATCHER_AT_ONCE]; /* n_popped of them, the next one to be taken on at next_popped */
+    size_t n_popped, next_popped;
+    int64_t now_ns, now_wall_ms; /* of this turn */
 };
 
 void batcher_run(struct batcher *b);

@@ -33,9 +33,13 @@ struct health {
 };
 
 void health_init(struct health *h);
+static inline void health_turn_at(struct health *h, enum loop l, int64_t now_ns)
+{
+    atomic_store_explicit(&h->turned_ns[l], now_ns, memory_order_relaxed);
+}
 static inline void health_turn(struct health *h, enum loop l)
 {
-    atomic_store_explicit(&h->turned_ns[l], clock_mono_ns(), memory_order_relaxed);
+    health_turn_at(h, l, clock_mono_ns());
 }
 void health_end(struct health *h, enum loop l); /* the loop has ended in good order */
 void health_set_obstacle(struct health *h, enum obstacle o, bool there);
