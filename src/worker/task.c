@@ -3,14 +3,18 @@
 #include "base/clock.h"
 #include "base/hash.h"
 
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 /* Between the ids of one task and the next: not a power of two, or the first ones of all tasks would share a few sets
  * of the caches. */
 enum { IDS_STRIDE = TASK_OWN_IDS + 16 };
+
+enum { HUGE_BYTES = 2 << 20 }; /* a huge page */
 
 enum { LINE = 64, RESULT_LINES = 12 }; /* a cache line's bytes; lines of a usual result */
 
@@ -107,6 +111,23 @@ static enum err_code open_tasks(struct task_pool *p, size_t arena_limit, struct 
     return ERR_OK;
 }
 
+/* In huge pages where the kernel has them: thousands of tasks are more pages than the processor keeps addresses of.
+ * Zeroed; free() gives it back. */
+static void *place(size_t n, size_t size)
+{
+    size_t bytes = (n * size + HUGE_BYTES - 1) & ~(size_t)(HUGE_BYTES - 1);
+    void *at;
+
+    if (bytes < n * size || bytes <= HUGE_BYTES)
+        return calloc(n, size);
+    if (!(at = aligned_alloc(HUGE_BYTES, bytes)))
+        return NULL;
+    if (madvise(at, bytes, MADV_HUGEPAGE) != 0)
+        errno = 0; /* a kernel without: usual pages do */
+    memset(at, 0, bytes);
+    return at;
+}
+
 enum err_code task_pool_open(struct task_pool **out, size_t tasks, size_t arena_limit, struct err *e)
 {
     enum err_code rc;
@@ -118,8 +139,8 @@ enum err_code task_pool_open(struct task_pool **out, size_t tasks, size_t arena_
     p->n = tasks;
     if ((rc = queue_open(&p->free, tasks, e)) != ERR_OK)
         goto out;
-    p->tasks = calloc(tasks, sizeof p->tasks[0]);
-    p->ids = calloc(tasks, IDS_STRIDE * sizeof p->ids[0]);
+    p->tasks = place(tasks, sizeof p->tasks[0]);
+    p->ids = place(tasks, IDS_STRIDE * sizeof p->ids[0]);
     if (!p->tasks || !p->ids) {
         rc = err_set(e, ERR_NOMEM, ERR_STOP, "no memory for %zu tasks", tasks);
         goto out;
