@@ -8,12 +8,24 @@ enum { ALIGN = 16 };
 struct arena_chunk {
     struct arena_chunk *older;
     size_t size;
+    bool is_lent;
     _Alignas(ALIGN) unsigned char bytes[];
 };
 
 void arena_init(struct arena *a, size_t keep_bytes, size_t limit_bytes)
 {
     *a = (struct arena){.keep_bytes = keep_bytes, .limit_bytes = limit_bytes};
+}
+
+void arena_init_in(struct arena *a, void *block, size_t block_bytes, size_t limit_bytes)
+{
+    struct arena_chunk *c = block;
+
+    arena_init(a, block_bytes - sizeof *c, limit_bytes);
+    *c = (struct arena_chunk){.size = a->keep_bytes, .is_lent = true};
+    a->head = c;
+    a->at = c->bytes;
+    a->room = c->size;
 }
 
 static bool grow(struct arena *a, size_t bytes)
@@ -26,8 +38,7 @@ static bool grow(struct arena *a, size_t bytes)
     c = malloc(sizeof *c + size);
     if (!c)
         return false;
-    c->older = a->head;
-    c->size = size;
+    *c = (struct arena_chunk){.older = a->head, .size = size};
     a->has_grown = c->older || size > a->keep_bytes;
     a->head = c;
     a->at = c->bytes;
@@ -82,7 +93,8 @@ void arena_free(struct arena *a)
 {
     for (struct arena_chunk *c = a->head, *older; c; c = older) {
         older = c->older;
-        free(c);
+        if (!c->is_lent)
+            free(c);
     }
     *a = (struct arena){.keep_bytes = a->keep_bytes, .limit_bytes = a->limit_bytes};
 }

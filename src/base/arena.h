@@ -18,6 +18,8 @@ struct arena {
 
 /* limit_bytes bounds what may be taken between two resets.  Nothing is allocated yet. */
 void arena_init(struct arena *a, size_t keep_bytes, size_t limit_bytes);
+/* The chunk that is kept lies in block, 16-byte aligned; it stays its owner's, and outlives the arena. */
+void arena_init_in(struct arena *a, void *block, size_t block_bytes, size_t limit_bytes);
 /* 16-byte aligned, not cleared; NULL past the limit or without memory. */
 void *arena_take(struct arena *a, size_t bytes);
 void *arena_copy(struct arena *a, const void *data, size_t bytes); /* bytes 0 gives a valid pointer */

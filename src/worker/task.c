@@ -10,9 +10,9 @@
 #include <string.h>
 #include <sys/mman.h>
 
-/* Between the ids of one task and the next: not a power of two, or the first ones of all tasks would share a few sets
+/* Between the memory of one task and the next: not a power of two, or the first lines of all tasks would share a few sets
  * of the caches. */
-enum { IDS_STRIDE = TASK_OWN_IDS + 16 };
+enum { IDS_STRIDE = TASK_OWN_IDS + 16, BLOCK_STRIDE = TASK_OWN_BYTES + 64 };
 
 enum { HUGE_BYTES = 2 << 20 }; /* a huge page */
 
@@ -23,6 +23,7 @@ struct task_pool {
     struct task *tasks;
     size_t n;
     int32_t *ids; /* [n, IDS_STRIDE] */
+    char *blocks; /* [n, BLOCK_STRIDE], of the arenas */
 };
 
 void task_list_add(struct task_list *l, struct task *t)
@@ -100,10 +101,7 @@ static enum err_code open_tasks(struct task_pool *p, size_t arena_limit, struct 
 {
     for (size_t i = 0; i < p->n; i++) {
         struct task *t = &p->tasks[i], *give = t;
-        arena_init(&t->arena, TASK_OWN_BYTES, arena_limit);
-        if (!arena_take(&t->arena, 1)) /* the chunk that is kept */
-            return err_set(e, ERR_NOMEM, ERR_STOP, "no memory for %zu tasks", p->n);
-        arena_reset(&t->arena);
+        arena_init_in(&t->arena, p->blocks + i * BLOCK_STRIDE, BLOCK_STRIDE, arena_limit);
         t->own_ids = p->ids + i * IDS_STRIDE;
         if (queue_push(p->free, &give) != ERR_OK)
             return err_set(e, ERR_BUSY, ERR_STOP, "task pool: the queue is smaller than the pool");
@@ -141,7 +139,8 @@ enum err_code task_pool_open(struct task_pool **out, size_t tasks, size_t arena_
         goto out;
     p->tasks = place(tasks, sizeof p->tasks[0]);
     p->ids = place(tasks, IDS_STRIDE * sizeof p->ids[0]);
-    if (!p->tasks || !p->ids) {
+    p->blocks = place(tasks, BLOCK_STRIDE);
+    if (!p->tasks || !p->ids || !p->blocks) {
         rc = err_set(e, ERR_NOMEM, ERR_STOP, "no memory for %zu tasks", tasks);
         goto out;
     }
@@ -164,6 +163,7 @@ void task_pool_close(struct task_pool *p)
     }
     free(p->tasks);
     free(p->ids);
+    free(p->blocks);
     queue_free(p->free);
     free(p);
 }

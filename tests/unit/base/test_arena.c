@@ -71,6 +71,25 @@ Test(arena, keeps_no_first_chunk_over_its_keep_size)
     arena_free(&a);
 }
 
+Test(arena, in_a_block_begins_there_and_leaves_it_to_its_owner)
+{
+    _Alignas(16) static unsigned char block[512];
+    struct arena a;
+
+    arena_init_in(&a, block, sizeof block, 1 << 20);
+    for (int round = 0; round < 3; round++) {
+        unsigned char *p = arena_take(&a, 100);
+        cr_assert(p >= block && p + 100 <= block + sizeof block);
+        cr_assert_eq((uintptr_t)p % 16, 0);
+        memset(arena_take(&a, a.room), round, 16);
+        p = arena_take(&a, 100);
+        cr_assert(p < block || p >= block + sizeof block);
+        memset(p, round, 100);
+        arena_reset(&a);
+    }
+    arena_free(&a);
+}
+
 Test(arena, copies_nothing_as_something)
 {
     struct arena a;
