@@ -680,6 +680,7 @@ static bool read_records(struct consumer *c)
         total++;
     }
     hand_on(c);
+    intake_keep_fetching(c->intake);
     if (!has_room(c)) {
         atomic_store(&c->starved, true);
         if (has_room(c)) /* room came in between, and nobody would wake us */

@@ -1,8 +1,10 @@
 #include "kafka/intake.h"
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "kafka/client.h"
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdlib.h>
 
@@ -15,7 +17,11 @@ struct intake {
     intake_admit *admit;
     void *ctx;
     bool any_put_off, any_unheard; /* there may be one */
+    size_t n_taken;                /* since the last look, */
+    int64_t look_ns;               /* and when the next one is */
 };
+
+enum { LOOK_MS = 100, ASK_MS = 50, SUPPLY_LOOKS = 2 /* what is taken in so many looks is to be there */ };
 
 enum err_code intake_open(struct intake **out, rd_kafka_t *rk, const char *topic, struct assignment *mine,
                           size_t ledger_window, intake_admit *admit, void *ctx, struct err *e)
@@ -223,6 +229,7 @@ rd_kafka_message_t *intake_next(struct intake *in, struct partition **p)
         }
         (*p)->heard = true;
         enum intake_verdict v = verdict_of(in, *p, m);
+        in->n_taken++;
         if (v == INTAKE_TAKE)
             return m;
         put_off(in, *p, m);
@@ -231,4 +238,48 @@ rd_kafka_message_t *intake_next(struct intake *in, struct partition **p)
         pause_behind(in, *p);
     }
     return NULL;
+}
+
+/* ---- supply ---- */
+
+/* Is there more in the log than in the queue? */
+static bool is_behind(const struct intake *in, size_t queued)
+{
+    int64_t behind = 0;
+
+    for (int i = 0; i < assignment_count(in->mine); i++) {
+        const struct partition *p = assignment_at(in->mine, i);
+        int64_t position = atomic_load(&p->position), end = atomic_load(&p->end);
+
+        if (!p->paused && position >= 0 && end > position)
+            behind += end - position;
+    }
+    return behind > (int64_t)queued;
+}
+
+/* Any question wakes the brokers' threads, which then look at the queue again. */
+static void wake_fetchers(const struct intake *in)
+{
+    rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new(assignment_count(in->mine));
+
+    for (int i = 0; i < assignment_count(in->mine); i++)
+        rd_kafka_topic_partition_list_add(list, in->topic, assignment_at(in->mine, i)->id)->offset =
+            RD_KAFKA_OFFSET_END;
+    rd_kafka_offsets_for_times(in->rk, list, ASK_MS);
+    rd_kafka_topic_partition_list_destroy(list);
+}
+
+void intake_keep_fetching(struct intake *in)
+{
+    int64_t now;
+    size_t taken;
+
+    if (rd_kafka_version() >= 0x02030000 || (now = clock_mono_ns()) < in->look_ns)
+        return;
+    taken = in->n_taken;
+    in->n_taken = 0;
+    in->look_ns = now + LOOK_MS * NS_PER_MS;
+    size_t queued = rd_kafka_queue_length(in->queue);
+    if (queued <= SUPPLY_LOOKS * taken && is_behind(in, queued))
+        wake_fetchers(in);
 }

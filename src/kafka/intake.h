@@ -44,4 +44,9 @@ void intake_again(struct intake *in, struct partition *p);
 /* The next message of *p, which is the caller's to destroy, or NULL: nothing is there.  A record can be taken. */
 rd_kafka_message_t *intake_next(struct intake *in, struct partition **p);
 
+/* In each turn.  Before 2.3 the library fetches nothing for a second once its queue was full, however fast it empties,
+ * unless a broker's thread has something else to do: so where the queue runs dry with more in the log, the brokers are
+ * asked a question.  Blocks for a round trip then, ten times a second at most. */
+void intake_keep_fetching(struct intake *in);
+
 #endif
