@@ -3,7 +3,7 @@
 # one copies the jobs, the other answers each with one of the worker's results, so that the broker carries the same bytes.
 # All in the same run, since what the machine gives changes from one to the next.
 #
-#   JOBS      of a round of throughput (100000)
+#   JOBS      of a round of throughput (400000)
 #   ROUNDS    of each, in turns; the best counts (3)
 #   SINGLES   single jobs for the latency (1000)
 #   SETTINGS  further options of the worker, e.g. SETTINGS="--set batch.linger_ms=20"
@@ -13,7 +13,7 @@ BUILD=${BUILD:-build}
 WORKER=$BUILD/translate-worker
 WORK=$BUILD/bench-kafka
 FLOOR=$BUILD/kafka_floor
-jobs=${JOBS:-100000} rounds=${ROUNDS:-3} singles=${SINGLES:-1000}
+jobs=${JOBS:-400000} rounds=${ROUNDS:-3} singles=${SINGLES:-1000}
 rm -rf "$WORK"
 mkdir -p "$WORK"
 source ops/demo/worker.sh
@@ -43,7 +43,7 @@ worker() {
     worker_start "$1" --bootstrap "$servers" --set model.path=ops/demo/model --set engine.backend=fake \
         --set engine.rows=64 --set http.port=0 --set "kafka.group_id=$1" --set "kafka.request_topic=$2.in" \
         --set "kafka.result_topic=$2.out" --set kafka.dead_letter_topic=dead --set "delivery.mode=$3" \
-        --set "delivery.transactional_id=$1" --set delivery.max_in_flight_jobs=8192 \
+        --set "delivery.transactional_id=$1" --set delivery.max_in_flight_jobs=16384 \
         --set "batch.linger_ms=$linger_ms" --set "delivery.commit_interval_ms=$interval_ms" ${SETTINGS:-}
 }
 cpu_us() { # cpu_us PID: processor time of a process until now, all threads
