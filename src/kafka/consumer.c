@@ -596,8 +596,7 @@ static void hand_on(struct consumer *c)
 {
     if (c->n_read == 0)
         return;
-    if (queue_push_all(c->records, c->read, c->n_read) !=
-        ERR_OK) { /* closed: the worker ends; the jobs stay uncommitted */
+    if (queue_push_all(c->records, c->read, c->n_read) != ERR_OK) { /* closed: they stay uncommitted */
         c->intake_stopped = true;
         atomic_fetch_sub(&c->jobs, (int64_t)c->n_read);
         for (size_t i = 0; i < c->n_read; i++)

@@ -69,3 +69,24 @@ Test(intake, a_partition_that_was_held_up_flows_again_after_it_changed_hands, .t
     cr_assert_eq(kafka_case_committed(&kc, 0), JOBS + 10);
     kafka_case_close(&kc);
 }
+
+/* The library would leave the queue empty for a second each time that it was full: some 15 here. */
+Test(intake, a_queue_that_runs_dry_is_filled_again_soon, .timeout = 60)
+{
+    static const char *const properties[] = {"queued.min.messages=30", "fetch.message.max.bytes=1000", NULL};
+    enum { BATCHES = 30, EACH = 20 };
+    struct kafka_case kc;
+    static struct tally t;
+
+    kafka_case_open(&kc, 1);
+    kc.k.properties = properties;
+    for (int i = 0; i < BATCHES; i++)
+        kafka_case_submit(&kc, i * EACH, EACH, 0);
+    tally_join(&t, &kc);
+    cr_assert(tally_see(&t, 0, EACH), "%s", t.e.msg);
+    int64_t t0 = clock_mono_ns();
+    cr_assert(tally_see(&t, 0, BATCHES * EACH), "%s", t.e.msg);
+    cr_assert_lt(clock_mono_ns() - t0, 8000 * NS_PER_MS);
+    member_leave(&t.m);
+    kafka_case_close(&kc);
+}
