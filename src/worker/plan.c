@@ -106,9 +106,7 @@ static enum err_code find_language(const struct language **out, const struct tex
     }
     if (*out)
         return ERR_OK;
-    return err_set(e, ERR_UNKNOWN_LANGUAGE, ERR_SKIP,
-                   "%s: \"%.*s\" is no language of the model; allowed are its codes and English names, such as \"de\" "
-                   "or \"German\"",
+    return err_set(e, ERR_UNKNOWN_LANGUAGE, ERR_SKIP, "%s: \"%.*s\" is no language of the model; " LANGUAGES_ALLOWED,
                    field, (int)(name->n < 40 ? name->n : 40), name->s);
 }
 
