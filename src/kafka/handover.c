@@ -1,13 +1,13 @@
 #include "kafka/handover.h"
 
 #include "base/clock.h"
+#include "kafka/wake.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-#include <unistd.h>
 
 enum kind { NOTHING, PREPARE, JUDGE };
 
@@ -76,10 +76,8 @@ void handover_close(struct handover *h)
 
 static void wake_at(int eventfd)
 {
-    uint64_t one = 1;
-    ssize_t rc = eventfd >= 0 ? write(eventfd, &one, sizeof one) : 0;
-
-    (void)rc; /* full: it is awake already */
+    if (eventfd >= 0)
+        wake_up(eventfd);
 }
 
 /* With the lock held and the question written. */

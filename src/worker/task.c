@@ -230,8 +230,7 @@ void task_fetch(const struct task *t)
 
 void task_fetch_record(const struct task *t)
 {
-    __builtin_prefetch(t->record);
-    __builtin_prefetch((const char *)t->record + LINE);
+    record_ask_for(t->record);
 }
 
 void task_fetch_result(const struct task *t)
