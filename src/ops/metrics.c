@@ -11,12 +11,6 @@ void histogram_init(struct histogram *h, const double *bounds, int n_bounds)
     atomic_store(&h->sum_micro, 0);
 }
 
-/* By the one thread that adds. */
-static void add(_Atomic uint64_t *c, uint64_t n)
-{
-    atomic_store_explicit(c, atomic_load_explicit(c, memory_order_relaxed) + n, memory_order_relaxed);
-}
-
 void histogram_add(struct histogram *h, double value)
 {
     int i = 0;
@@ -25,8 +19,8 @@ void histogram_add(struct histogram *h, double value)
         value = 0;
     while (i < h->n_bounds && value > h->bounds[i])
         i++;
-    add(&h->counts[i], 1);
-    add(&h->sum_micro, (uint64_t)(value * 1e6 + 0.5));
+    metrics_count(&h->counts[i], 1);
+    metrics_count(&h->sum_micro, (uint64_t)(value * 1e6 + 0.5));
 }
 
 double histogram_quantile(const struct histogram *h, double q)

@@ -37,10 +37,10 @@ static inline void stats_add(counter *c, uint64_t n)
 {
     atomic_fetch_add_explicit(c, n, memory_order_relaxed);
 }
-/* Of a counter that no other thread adds to: without a locked instruction. */
+/* Of a counter that no other thread adds to, see metrics_count(). */
 static inline void stats_count(counter *c, uint64_t n)
 {
-    atomic_store_explicit(c, atomic_load_explicit(c, memory_order_relaxed) + n, memory_order_relaxed);
+    metrics_count(c, n);
 }
 static inline uint64_t stats_read(const counter *c)
 {
